@@ -1,0 +1,36 @@
+# Both README commands set everything up by themselves: a virtual environment, then the work.
+VENV ?= .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+
+.PHONY: demo test check format bench clean
+
+demo: $(VENV)/installed
+	$(BIN)/fewone demo --out demo
+
+test: $(VENV)/installed
+	$(BIN)/python -m pytest -n 2
+
+check: $(VENV)/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/installed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"
+	$(BIN)/python benchmarks/data.py
+	$(BIN)/python benchmarks/meta_iteration.py
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("fewone needs Python 3.11 or newer: make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) demo report .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,51 @@
+"""The verbs of the command line. Enters: words. Leaves: an exit code (0 fine, 1 found something, 2 error).
+
+Each verb is one module with `main(arguments) -> exit code`; it is imported only when it is called.
+"""
+
+from __future__ import annotations
+
+import sys
+from difflib import get_close_matches
+from importlib import import_module
+
+from fewone import __version__
+from fewone.errors import FewoneError
+
+VERBS: dict[str, str] = {
+    "demo": "meta-train on synthetic series, meet unseen tasks, write a page",
+    "data": "list, check or show the datasets",
+    "train": "meta-train a learner into a folder",
+    "evaluate": "judge a trained learner on the test tasks",
+    "analyze": "look inside a trained learner",
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one verb; a mistake of the user's is one line on standard error and exit code 2."""
+    words = sys.argv[1:] if arguments is None else arguments
+    if not words or words[0] in ("-h", "--help"):
+        print(_help())
+        return 0
+    if words[0] == "--version":
+        print(f"fewone {__version__}")
+        return 0
+    verb, *rest = words
+    try:
+        if verb not in VERBS:
+            near = get_close_matches(verb, VERBS, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(VERBS)}"
+            raise FewoneError(f"no verb is called {verb!r}; {hint}")
+        return int(import_module(f"fewone.cli.{verb}").main(rest))
+    except FewoneError as error:
+        print(f"fewone: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("fewone: interrupted", file=sys.stderr)
+        return 130
+
+
+def _help() -> str:
+    width = max(map(len, VERBS))
+    lines = [f"  {verb:<{width}}  {meaning}" for verb, meaning in VERBS.items()]
+    return "usage: fewone VERB [options]\n\n" + "\n".join(lines) + "\n\nfewone VERB --help tells more."

@@ -1,0 +1,243 @@
+"""The words that everything else speaks: examples, pools, tasks, batches of episodes.
+
+Knows no file, no sampling rule, no network.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+NORMAL, ANOMALOUS = 0, 1
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Labelled inputs of one task, or of many tasks with a leading task axis.
+
+    inputs (..., n, *shape) float; labels (..., n) float, 0 normal and 1 anomalous;
+    weights (..., n) float: what each example counts for in a loss, 0 for padding, each task sums to 1.
+    """
+
+    inputs: Tensor
+    labels: Tensor
+    weights: Tensor
+
+    @staticmethod
+    def of(inputs: Tensor, labels: Tensor) -> Examples:
+        """Examples that all count alike."""
+        return Examples(inputs, labels, torch.full_like(labels, 1.0 / labels.shape[-1]))
+
+    @staticmethod
+    def normals(inputs: Tensor) -> Examples:
+        """A one-class set: inputs (T, n, *shape), all of them normal."""
+        return Examples.of(inputs, inputs.new_zeros(inputs.shape[:2]))
+
+    def __getitem__(self, task: int | slice) -> Examples:
+        """The examples of one task (or of a slice of tasks) of a batch."""
+        return Examples(self.inputs[task], self.labels[task], self.weights[task])
+
+    def __len__(self) -> int:
+        """How many tasks a batch holds (or, without a task axis, how many examples)."""
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class Store:
+    """Every example of a dataset, once: values (N, *shape) as read from disk (uint8 or float32).
+
+    recording (N,) int64 says which examples belong to one recording, or is None where each stands alone.
+    """
+
+    values: Tensor
+    recording: Tensor | None = None
+
+
+class Pool(Protocol):
+    """A view of a store: the rows of one label of one task. Nothing is copied."""
+
+    @property
+    def store(self) -> Store: ...
+
+    def __len__(self) -> int: ...
+
+    def rows(self) -> Tensor:
+        """All rows of the store in this pool, (n,) int64."""
+        ...
+
+    def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        """`count` different rows in random order, (count,) int64; count <= len(self)."""
+        ...
+
+
+@dataclass(frozen=True)
+class RowPool:
+    """A pool that lists its rows: index (n,) int64."""
+
+    store: Store
+    index: Tensor
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def rows(self) -> Tensor:
+        return self.index
+
+    def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        return self.index[torch.randperm(len(self.index), generator=generator)[:count]]
+
+    def halves(self) -> tuple[RowPool, RowPool]:
+        """The adaptation half and the judging half, in the order of the index."""
+        middle = len(self.index) // 2
+        return RowPool(self.store, self.index[:middle]), RowPool(self.store, self.index[middle:])
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """How stored values become network inputs: values * scale + shift, then, if asked, standardisation by normals."""
+
+    scale: float = 1.0
+    shift: float = 0.0
+    standardize: bool = False
+
+    def __post_init__(self) -> None:
+        if self.standardize and (self.scale, self.shift) != (1.0, 0.0):
+            raise ValueError("standardisation makes scale and shift meaningless: leave them at 1 and 0")
+
+    def __call__(self, values: Tensor) -> Tensor:
+        """Stored values of any dtype -> float32 inputs (float64 stays float64)."""
+        floats = values if values.dtype == torch.float64 else values.to(torch.float32)
+        if self.scale == 1.0 and self.shift == 0.0:
+            return floats
+        return floats * self.scale + self.shift
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Mean and deviation per channel, shaped (..., 1, channels, 1, ...) to apply to (..., n, channels, ...)."""
+
+    mean: Tensor
+    deviation: Tensor
+
+    @staticmethod
+    def of(normals: Tensor, space: int = 1) -> Moments:
+        """Moments over the examples and the last `space` axes of normals (..., n, channels, *space)."""
+        axes = (normals.dim() - space - 2, *range(normals.dim() - space, normals.dim()))
+        mean = normals.mean(dim=axes, keepdim=True)
+        deviation = (normals - mean).square().mean(dim=axes, keepdim=True).sqrt()
+        # A constant channel carries rounding noise instead of a deviation: dividing by it would blow the noise up.
+        floor = 1e-6 * mean.abs() + torch.finfo(normals.dtype).tiny
+        return Moments(mean, torch.where(deviation > floor, deviation, torch.ones_like(deviation)))
+
+    def apply(self, inputs: Tensor) -> Tensor:
+        return (inputs - self.mean) / self.deviation
+
+
+def standardize(inputs: Tensor, normals: Tensor, space: int = 1) -> Tensor:
+    """Inputs without the mean and in units of the deviation of the available normals, channel by channel.
+
+    inputs (..., n, channels, *space) and normals (..., m, channels, *space). The one function for sampling,
+    detector and export.
+    """
+    return Moments.of(normals, space).apply(inputs)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One thing to learn: what is normal here.
+
+    halves: the first half of each pool is for adaptation, the second for judging (the paper's D_tr and D_val);
+    otherwise every episode splits the pool anew. cluster: tasks that are not independent of each other (stretches
+    of one operation) share it; intervals are taken over clusters and a cluster's tasks draw the same positions.
+    """
+
+    name: str
+    normal: Pool
+    anomalous: Pool
+    halves: bool = False
+    cluster: str = ""
+
+    @property
+    def unit(self) -> str:
+        """What counts as one independent task."""
+        return self.cluster or self.name
+
+    @cached_property
+    def moments(self) -> Moments:
+        """Moments over all normals of the task: for training tasks, whose normals are all available."""
+        normals = self.normal.store.values[self.normal.rows()].to(torch.float32)
+        return Moments.of(normals, space=normals.dim() - 2)
+
+
+@dataclass(frozen=True)
+class EvaluationPlan:
+    """How test tasks are judged: adaptation sets per task, and the queries of each (None: all that remain)."""
+
+    adaptation_sets: int
+    normals: int | None
+    anomalies: int | None
+
+
+@dataclass(frozen=True)
+class TaskSplits:
+    """A dataset, ready: training, validation and test tasks over one store.
+
+    shape: of one prepared input, channels first. classes_exclude_each_other: another task's normals are anomalies
+    (image classes), so batches of classes may be drawn. smallest_query: how far a training query may shrink where a
+    task has few anomalies (None: not at all). fingerprint: a hash of the content, kept beside every result.
+    """
+
+    name: str
+    train: tuple[Task, ...]
+    validation: tuple[Task, ...]
+    test: tuple[Task, ...]
+    shape: tuple[int, ...]
+    preparation: Preparation
+    plan: EvaluationPlan
+    classes_exclude_each_other: bool = False
+    smallest_query: int | None = None
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """A batch of episodes with a leading task axis, and where each example came from.
+
+    support inputs (T, K, *shape), query inputs (T, Q, *shape); support_rows (T, K) and query_rows (T, Q) int64 point
+    into the store (padding repeats a row with weight 0).
+    """
+
+    tasks: tuple[Task, ...]
+    support: Examples
+    query: Examples
+    support_rows: Tensor
+    query_rows: Tensor
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+
+@dataclass(frozen=True)
+class ClassBatch:
+    """One forward pass in which every class is a task in turn: inputs (C, M, *shape), the M examples of C classes.
+
+    class_index (C,) int64 numbers the classes among all training classes (for the auxiliary cross-entropy).
+    """
+
+    inputs: Tensor
+    class_index: Tensor
+
+
+def generator_for(*keys: int | str) -> torch.Generator:
+    """A generator whose stream is fixed by the keys alone.
+
+    Iteration n of a run draws from generator_for(seed, "train", n): any worker, in any order, after any
+    interruption draws the same, so no generator state is ever saved.
+    """
+    digest = hashlib.sha256("\x1f".join(map(str, keys)).encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)

@@ -1,0 +1,5 @@
+"""Mistakes that a user can mend, as one kind of exception with a one-line message."""
+
+
+class FewoneError(Exception):
+    """One line: what is wrong, where, and what to do. The command line prints it and exits with 2."""

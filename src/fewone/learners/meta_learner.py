@@ -1,0 +1,41 @@
+"""What every learner is: support set -> scorer, and a gradient that says how to adapt better next time."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, Literal
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fewone.episodes import ClassBatch, Episodes, Examples
+
+
+class Scorer(nn.Module, ABC):
+    """Adapted to T tasks: inputs (T, n, *shape) -> anomaly logits (T, n). Above 0 = anomalous.
+
+    A query's logit depends on that query and on the support alone, never on the other queries.
+    """
+
+    @abstractmethod
+    def forward(self, inputs: Tensor) -> Tensor: ...
+
+
+class MetaLearner(nn.Module, ABC):
+    """Parameters that carry over from task to task. Adapting returns a scorer and leaves the learner as it was."""
+
+    batch: ClassVar[Literal["episodes", "classes"]] = "episodes"
+
+    @abstractmethod
+    def adapt(self, support: Examples) -> Scorer:
+        """Learn T tasks from their supports (T, K, ...). Which classes are there is read off the labels."""
+
+    @abstractmethod
+    def accumulate_gradient(self, batch: Episodes | ClassBatch) -> Tensor:
+        """Add the gradient of the mean meta-loss over the batch to `.grad` of the parameters; return that loss."""
+
+
+def query_loss(logits: Tensor, query: Examples) -> Tensor:
+    """Weighted cross-entropy of logits (T, n), mean over the tasks."""
+    losses = F.binary_cross_entropy_with_logits(logits, query.labels.to(logits.dtype), reduction="none")
+    return (losses * query.weights.to(logits.dtype)).sum(-1).mean()

@@ -1,0 +1,10 @@
+"""Inputs -> features. Enters: a batch of prepared inputs. Leaves: features, and the statistics that normalised them.
+
+Knows no task, no label, no learner.
+"""
+
+from fewone.networks.conv import ConvEmbedding
+from fewone.networks.settings import NetworkSettings, build_embedding
+from fewone.networks.support_norm import Classifier, Embedding, Statistics
+
+__all__ = ["Classifier", "ConvEmbedding", "Embedding", "NetworkSettings", "Statistics", "build_embedding"]

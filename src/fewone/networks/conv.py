@@ -1,0 +1,106 @@
+"""The paper's convolution nets, 1-D and 2-D from one definition: blocks of conv, (norm), ReLU, pool 2."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fewone.errors import FewoneError
+from fewone.networks.support_norm import Embedding, Statistics, SupportNorm
+
+
+class RunningNorm(nn.Module):
+    """Ordinary batch norm behind the same interface: batch statistics in training, running averages otherwise."""
+
+    def __init__(self, channels: int, affine: bool = True, epsilon: float = 1e-5, momentum: float = 0.1) -> None:
+        super().__init__()
+        self.epsilon, self.momentum = epsilon, momentum
+        self.gamma = nn.Parameter(torch.ones(channels)) if affine else None
+        self.beta = nn.Parameter(torch.zeros(channels)) if affine else None
+        self.running_mean: Tensor
+        self.running_variance: Tensor
+        self.register_buffer("running_mean", torch.zeros(channels))
+        self.register_buffer("running_variance", torch.ones(channels))
+
+    def forward(self, inputs: Tensor, statistics: Statistics | None = None) -> tuple[Tensor, Statistics]:
+        normed = F.batch_norm(
+            inputs,
+            self.running_mean,
+            self.running_variance,
+            self.gamma,
+            self.beta,
+            training=self.training,
+            momentum=self.momentum,
+            eps=self.epsilon,
+        )
+        return normed, ()
+
+
+class ConvBlock(nn.Module):
+    """One block: inputs (n, channels, *space) -> (n, filters, *space/2)."""
+
+    def __init__(self, channels: int, filters: int, kernel: int, dimensions: int, norm: str, norm_place: str) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(filters, channels, *(kernel,) * dimensions))
+        self.bias = nn.Parameter(torch.zeros(filters))
+        nn.init.xavier_uniform_(self.weight)
+        self.norm: nn.Module | None = {"none": None, "support": SupportNorm(filters), "running": RunningNorm(filters)}[
+            norm
+        ]
+        self.norm_place = norm_place
+        self.dimensions = dimensions
+
+    def forward(self, inputs: Tensor, statistics: Statistics | None = None) -> tuple[Tensor, Statistics]:
+        convolve, pool = (F.conv1d, F.max_pool1d) if self.dimensions == 1 else (F.conv2d, F.max_pool2d)
+        found: Statistics = ()
+        values = convolve(inputs, self.weight, self.bias, padding="same")
+        if self.norm is not None and self.norm_place == "before-relu":
+            values, found = self.norm(values, statistics)
+        # Max pooling and ReLU commute; pooling first leaves the ReLU a quarter of the work.
+        values = F.relu(pool(values, 2))
+        if self.norm is not None and self.norm_place == "last":
+            values, found = self.norm(values, statistics)
+        return values, found
+
+
+class ConvEmbedding(Embedding):
+    """A stack of blocks, flattened: inputs (n, *shape) -> features (n, width)."""
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        filters: tuple[int, ...],
+        kernel: int = 3,
+        norm: Literal["none", "support", "running"] = "none",
+        norm_place: Literal["before-relu", "last"] = "before-relu",
+    ) -> None:
+        super().__init__()
+        channels, *space = shape
+        if len(space) not in (1, 2) or min(space) < 2 ** len(filters):
+            raise FewoneError(
+                f"a conv net with {len(filters)} blocks needs (channels, length) or (channels, height, width)"
+                f" of at least {2 ** len(filters)} per side, the input shape is {shape}; use fewer filters"
+            )
+        widths = (channels, *filters)
+        self.blocks = nn.ModuleList(
+            ConvBlock(before, after, kernel, len(space), norm, norm_place) for before, after in pairwise(widths)
+        )
+        self.statistics_per_block = 2 if norm == "support" else 0
+        size = 1
+        for side in space:
+            size *= side >> len(filters)
+        self.width = filters[-1] * size
+
+    def forward(self, inputs: Tensor, statistics: Statistics | None = None) -> tuple[Tensor, Statistics]:
+        found: list[Tensor] = []
+        values = inputs
+        for number, block in enumerate(self.blocks):
+            start = number * self.statistics_per_block
+            given = None if statistics is None else statistics[start : start + self.statistics_per_block]
+            values, used = block(values, given)
+            found.extend(used)
+        return values.flatten(1), tuple(found)
