@@ -1,1 +1,103 @@
-""" """
+"""Files on disk -> TaskSplits. Enters: a name and data folders. Leaves: training, validation and test tasks.
+
+Knows no sampling rule, no network, no learner. Adding a dataset: one module with a loader, one line in DATASETS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from typing import cast
+
+from fewone.datasets.sources import LoadOptions, Request, Source, default_data_dirs
+from fewone.episodes import TaskSplits
+from fewone.errors import FewoneError
+
+Loader = Callable[[Request], TaskSplits]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One line of the table. loader: "module:function" of this package, imported when it is called for.
+
+    tasks: how many for training, validation and test (None: it depends on the variant or on the files).
+    variants: what may follow the name after a slash; source: None where nothing is read from a data folder.
+    """
+
+    loader: str
+    shape: tuple[int, ...] | None
+    tasks: tuple[int, int, int] | None
+    variants: tuple[str, ...] = ()
+    source: Source | None = None
+
+    def load(self, request: Request) -> TaskSplits:
+        module, function = self.loader.split(":")
+        return cast(Loader, getattr(import_module(f"fewone.datasets.{module}"), function))(request)
+
+
+_MNIST = Source(
+    ("mnist", "MNIST/raw", "."),
+    tuple(
+        f"{part}-ubyte.gz"
+        for part in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
+    ),
+    "https://ossci-datasets.s3.amazonaws.com/mnist/",
+)
+_OMNIGLOT = Source(
+    ("omniglot", "."),
+    ("images_background.zip", "images_evaluation.zip"),
+    "https://github.com/brendenlake/omniglot/tree/master/python",
+)
+_MINI_IMAGENET = Source(
+    ("miniimagenet", "mini-imagenet", "mini_imagenet", "miniImageNet", "mini-ImageNet"),
+    ("train*", "val*", "test*"),
+    "https://github.com/twitter-research/meta-learning-lstm (its terms forbid handing it on)",
+)
+_CIFAR_100 = Source(
+    ("cifar-100-binary", "cifar100/cifar-100-binary", "."),
+    ("train.bin", "test.bin"),
+    "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz (unpack it)",
+)
+
+DATASETS: dict[str, Dataset] = {
+    "mt-mnist": Dataset("mt_mnist:load_mt_mnist", (1, 28, 28), (8, 1, 1), tuple("012345678"), _MNIST),
+    "omniglot": Dataset("omniglot:load_omniglot", (1, 28, 28), (884, 80, 659), source=_OMNIGLOT),
+    "miniimagenet": Dataset("mini_imagenet:load_mini_imagenet", (3, 84, 84), (64, 16, 20), source=_MINI_IMAGENET),
+    "cifar-fs": Dataset("cifar:load_cifar_fs", (3, 32, 32), (64, 16, 20), source=_CIFAR_100),
+    "fc100": Dataset("cifar:load_fc100", (3, 32, 32), (60, 20, 20), source=_CIFAR_100),
+}
+
+
+def load(name: str, data_dirs: Sequence[Path] | None = None, options: LoadOptions | None = None) -> TaskSplits:
+    """The dataset called `name` ("omniglot", "mt-mnist/3", "folder:PATH"); data_dirs None: those of FEWONE_DATA."""
+    family, variant = split_name(name)
+    dataset = DATASETS[family]
+    if family == "folder":
+        folder = Path(variant)
+    elif dataset.source is None:
+        folder = Path()
+    else:
+        folder = dataset.source.require(name, default_data_dirs() if data_dirs is None else data_dirs)
+    return dataset.load(Request(name, variant, folder, options or LoadOptions()))
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """ "mt-mnist/3" -> ("mt-mnist", "3"); an unknown name is an error that names the nearest."""
+    if name.startswith("folder:"):
+        return "folder", name.removeprefix("folder:")
+    family, _, variant = name.partition("/")
+    if family not in DATASETS:
+        near = get_close_matches(family, DATASETS, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(DATASETS)}"
+        raise FewoneError(f"no dataset is called {name!r}; {hint}")
+    variants = DATASETS[family].variants
+    if (variants and variant not in variants) or (variant and not variants):
+        choice = f"choose {family}/{variants[0]} ... {family}/{variants[-1]}" if variants else f"say {family!r}"
+        raise FewoneError(f"dataset {family} has no variant {variant!r}; {choice}")
+    return family, variant
+
+
+__all__ = ["DATASETS", "Dataset", "LoadOptions", "Request", "load", "split_name"]
