@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -24,7 +24,7 @@ class Scorer(nn.Module, ABC):
 class MetaLearner(nn.Module, ABC):
     """Parameters that carry over from task to task. Adapting returns a scorer and leaves the learner as it was."""
 
-    batch: ClassVar[Literal["episodes", "classes"]] = "episodes"
+    batch: Literal["episodes", "classes"] = "episodes"
 
     @abstractmethod
     def adapt(self, support: Examples) -> Scorer:

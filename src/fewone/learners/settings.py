@@ -12,6 +12,11 @@ class LearnerSettings:
 
     learn_rates: one learned inner rate per tensor and step instead of a fixed one (maml, anil).
     nu, kernel, ridge: metaoptnet (ridge is added to the kernel's diagonal).
+    batch: plda, contrast: train on episodes, or on batches of classes where another task's normals are anomalies.
+    dimensions: plda, contrast: the width of the space that distances live in (0: the network's own).
+    largest_support: plda: batches of classes train every K from 1 to this; episodes up to their own support size.
+    auxiliary_classes, auxiliary_weight: plda: cross-entropy over that many training classes (0: none), and its weight.
+    precision: plda, contrast: of the embedding in training; adapting and scoring are always full precision.
     """
 
     inner_rate: float = 0.01
@@ -20,3 +25,9 @@ class LearnerSettings:
     nu: float = 0.1
     kernel: Literal["linear", "rbf"] = "linear"
     ridge: float = 1.0
+    batch: Literal["episodes", "classes"] = "episodes"
+    dimensions: int = 128
+    largest_support: int = 10
+    auxiliary_classes: int = 0
+    auxiliary_weight: float = 0.5
+    precision: Literal["float32", "bfloat16"] = "float32"

@@ -3,8 +3,16 @@
 Knows no task, no label, no learner.
 """
 
-from fewone.networks.conv import ConvEmbedding
+from fewone.networks.conv import ConvEmbedding, RunningNorm
 from fewone.networks.settings import NetworkSettings, build_embedding
 from fewone.networks.support_norm import Classifier, Embedding, Statistics
 
-__all__ = ["Classifier", "ConvEmbedding", "Embedding", "NetworkSettings", "Statistics", "build_embedding"]
+__all__ = [
+    "Classifier",
+    "ConvEmbedding",
+    "Embedding",
+    "NetworkSettings",
+    "RunningNorm",
+    "Statistics",
+    "build_embedding",
+]

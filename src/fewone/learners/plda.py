@@ -1,0 +1,220 @@
+"""The library's own learner: a Gaussian model of classes on a shared embedding, adapted by Bayes' rule.
+
+z = embedding(x) has unit variance per dimension over all classes. A class mean is drawn from N(0, t), an example of
+the class from N(mean, w), with w + t = 1 per dimension and w learned. Given K normals the class mean has a Gaussian
+posterior in closed form, so adapting is one mean, and K enters by Bayes' rule: one model serves every K.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fewone.episodes import NORMAL, ClassBatch, Episodes, Examples
+from fewone.errors import FewoneError
+from fewone.learners.meta_learner import MetaLearner, Scorer, query_loss
+from fewone.learners.settings import LearnerSettings
+from fewone.networks import Embedding, NetworkSettings, RunningNorm, build_embedding
+
+LOG_TWO_PI = math.log(2.0 * math.pi)
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Independent dimensions: mean and variance (..., D)."""
+
+    mean: Tensor
+    variance: Tensor
+
+    def log_density(self, points: Tensor) -> Tensor:
+        """points (..., n, D) -> (..., n), as two matrix products instead of a (..., n, D) difference."""
+        precision = 1.0 / self.variance
+        linear, square = self.mean * precision, -0.5 * precision
+        constant = -0.5 * (self.mean.square() * precision + self.variance.log() + LOG_TWO_PI).sum(-1, keepdim=True)
+        quadratic = points.square() @ square.unsqueeze(-1) + points @ linear.unsqueeze(-1)
+        return quadratic.squeeze(-1) + constant
+
+
+def predict(total: Tensor, count: Tensor, within: Tensor) -> Gaussian:
+    """p(q | the class's examples): total (..., D) is their sum, count (..., 1) their number, within w (D,).
+
+    Posterior of the class mean: precision count/w + 1/t, so variance v = w t / (w + count t) and mean v total / w.
+    A query adds its own within-class variance: N(mean, v + w). Without examples this is N(0, 1): any class.
+    """
+    between = 1.0 - within
+    shared = between / (within + count * between)
+    return Gaussian(shared * total, shared * within + within)
+
+
+class PosteriorScorer(Scorer):
+    """The log-ratio of p(q | anomalous) to p(q | normal), scaled and shifted to a logit."""
+
+    mean: Tensor
+    variance: Tensor
+    known_mean: Tensor
+    known_variance: Tensor
+    known_log_weight: Tensor
+    scale: Tensor
+    bias: Tensor
+
+    def __init__(self, plda: Plda, support: Tensor, normal: Tensor, anomalous: Tensor) -> None:
+        """support (T, K, D) embedded; normal and anomalous (T, K): 1 for what an example is, both 0 to leave it out."""
+        super().__init__()
+        self.plda = plda
+        count = normal.sum(-1, keepdim=True)
+        predictive = predict((support * normal.unsqueeze(-1)).sum(-2), count, plda.within())
+        scale, bias = plda.scale_and_bias(count)
+        self.has_anomalies = bool((anomalous > 0).any())
+        known = predict(support, torch.ones_like(normal).unsqueeze(-1), plda.within())
+        weights = torch.cat([plda.log_concentration.exp().expand_as(count), anomalous], -1)
+        for name, value in (
+            ("mean", predictive.mean),
+            ("variance", predictive.variance),
+            ("known_mean", known.mean),
+            ("known_variance", known.variance),
+            ("known_log_weight", _log_share(weights)),
+            ("scale", scale),
+            ("bias", bias),
+        ):
+            self.register_buffer(name, value)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.score(self.plda.embed(inputs))
+
+    def score(self, queries: Tensor) -> Tensor:
+        """queries (T, n, D) embedded, or (1, n, D) for all tasks -> logits (T, n)."""
+        normal = Gaussian(self.mean, self.variance).log_density(queries)
+        return self.scale * (self._anomalous(queries) - normal) + self.bias
+
+    def _anomalous(self, queries: Tensor) -> Tensor:
+        """log p(q | anomalous), (T, n): q is of a class never seen, or of the class of one of the A known anomalies.
+
+        A Chinese restaurant of classes: weight c / (c + A) for a new class, 1 / (c + A) for that of each known anomaly,
+        of which one example is known. So a known anomaly makes what resembles it more anomalous, and little else.
+        """
+        new = -0.5 * (queries.square() + LOG_TWO_PI).sum(-1)
+        if not self.has_anomalies:
+            return new
+        known = Gaussian(self.known_mean, self.known_variance).log_density(queries.unsqueeze(-3))
+        mixture = torch.cat([new.unsqueeze(-2), known], -2) + self.known_log_weight.unsqueeze(-1)
+        return torch.logsumexp(mixture, dim=-2)
+
+
+def _log_share(weights: Tensor) -> Tensor:
+    """Logs of weights (T, n) made to sum to 1; a weight of 0 becomes so small that it never counts."""
+    shares = weights / weights.sum(-1, keepdim=True)
+    return torch.where(shares > 0, shares.clamp_min(1e-12).log(), torch.full_like(shares, -1e30))
+
+
+class Plda(MetaLearner):
+    """Embedding, linear map to D dimensions, norm to unit variance, and the within-class variances w."""
+
+    def __init__(self, settings: LearnerSettings, embedding: Embedding) -> None:
+        super().__init__()
+        self.settings = settings
+        self.batch = settings.batch
+        self.embedding = embedding
+        self.projection = nn.Linear(embedding.width, settings.dimensions) if settings.dimensions else nn.Identity()
+        width = settings.dimensions or embedding.width
+        self.last_norm = RunningNorm(width, affine=False)
+        self.within_logit = nn.Parameter(torch.zeros(width))
+        # A small first scale: the log-ratio sums over all dimensions and would saturate the loss at once.
+        self.log_scale = nn.Parameter(torch.tensor([-2.5, 0.0]))
+        self.shift = nn.Parameter(torch.zeros(2))
+        self.log_concentration = nn.Parameter(torch.zeros(1))
+        self.classifier = nn.Linear(width, settings.auxiliary_classes) if settings.auxiliary_classes else None
+
+    def train(self, mode: bool = True) -> Plda:
+        """Batch statistics are for `accumulate_gradient` alone: adapting never depends on the rest of a batch."""
+        super().train(mode)
+        self.embedding.eval()
+        self.last_norm.eval()
+        return self
+
+    def within(self) -> Tensor:
+        """w (D,), kept away from 0 and 1 so that neither variance vanishes."""
+        return 1e-3 + (1.0 - 2e-3) * torch.sigmoid(self.within_logit)
+
+    def scale_and_bias(self, count: Tensor) -> tuple[Tensor, Tensor]:
+        """From a log-ratio to a logit, given `count` normals, (T, 1) each; affine in 1/K, so bounded for any K."""
+        rarity = 1.0 / count.clamp_min(1.0)
+        scale = (self.log_scale[0] + self.log_scale[1] * rarity).exp()
+        return scale, self.shift[0] + self.shift[1] * rarity
+
+    def embed(self, inputs: Tensor) -> Tensor:
+        """inputs (T, n, *shape) -> z (T, n, D)."""
+        flat = inputs.flatten(0, 1)
+        if flat.dim() == 4:
+            flat = flat.contiguous(memory_format=torch.channels_last)
+        features, _ = self.embedding(flat)
+        latent, _ = self.last_norm(self.projection(features).to(self.within_logit.dtype))
+        return torch.unflatten(latent, 0, inputs.shape[:2])
+
+    def adapt(self, support: Examples) -> PosteriorScorer:
+        normal = (support.labels == NORMAL).to(self.shift.dtype)
+        return PosteriorScorer(self, self.embed(support.inputs), normal, 1.0 - normal)
+
+    def accumulate_gradient(self, batch: Episodes | ClassBatch) -> Tensor:
+        self.embedding.train()
+        self.last_norm.train()
+        try:
+            loss = self._class_loss(batch) if isinstance(batch, ClassBatch) else self._episode_loss(batch)
+        finally:
+            self.train(self.training)
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss.detach()
+
+    def _episode_loss(self, episodes: Episodes) -> Tensor:
+        """Task i of the batch adapts on the first k_i normals of its support, so that one model learns every K."""
+        support = episodes.support
+        latent = self._embed_for_training(torch.cat([support.inputs, episodes.query.inputs], 1))
+        normal = (support.labels == NORMAL).to(latent.dtype)
+        sizes = spread_sizes(len(episodes), support.labels.shape[1]).to(latent.device)
+        kept = normal * (normal.cumsum(-1) <= sizes.unsqueeze(-1))
+        scorer = PosteriorScorer(self, latent[:, : normal.shape[1]], kept, 1.0 - normal)
+        return query_loss(scorer.score(latent[:, normal.shape[1] :]), episodes.query)
+
+    def _class_loss(self, batch: ClassBatch) -> Tensor:
+        """Every class in turn is the task: its first k examples the support, the rest normal, the others anomalous."""
+        classes, examples = batch.inputs.shape[:2]
+        if classes < 2 or examples < 2:
+            raise FewoneError(f"a batch of {classes} classes with {examples} examples: at least 2 of each are needed")
+        latent = self._embed_for_training(batch.inputs)
+        sizes = spread_sizes(classes, min(self.settings.largest_support, examples - 1)).to(latent.device)
+        position = torch.arange(examples, device=latent.device)
+        normal = (position < sizes.unsqueeze(-1)).to(latent.dtype)
+        scorer = PosteriorScorer(self, latent, normal, torch.zeros_like(normal))
+        logits = scorer.score(latent.reshape(1, classes * examples, -1)).view(classes, classes, examples)
+        own = torch.eye(classes, device=latent.device, dtype=latent.dtype).unsqueeze(-1)
+        judged = own * (1.0 - normal).unsqueeze(0)
+        weights = 0.5 * judged / judged.sum((-2, -1), keepdim=True) + 0.5 * (1.0 - own) / (examples * (classes - 1))
+        labels = (1.0 - own).expand_as(logits)
+        loss = query_loss(logits.flatten(1), Examples(latent, labels.flatten(1), weights.flatten(1)))
+        return loss + self._auxiliary_loss(latent, batch.class_index)
+
+    def _auxiliary_loss(self, latent: Tensor, class_index: Tensor) -> Tensor:
+        """Cross-entropy over all training classes: latent (C, M, D), class_index (C,)."""
+        if self.classifier is None:
+            return latent.new_zeros(())
+        logits = self.classifier(latent).flatten(0, 1)
+        truth = class_index.to(latent.device).repeat_interleave(latent.shape[1])
+        return self.settings.auxiliary_weight * F.cross_entropy(logits, truth)
+
+    def _embed_for_training(self, inputs: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.settings.precision == "bfloat16"):
+            return self.embed(inputs)
+
+
+def spread_sizes(count: int, largest: int) -> Tensor:
+    """`count` support sizes spread evenly over 1..largest, (count,) int64: the tasks of a batch train every K."""
+    return torch.linspace(largest, 1, count).round().to(torch.int64)
+
+
+def build_plda(settings: LearnerSettings, network: NetworkSettings, shape: tuple[int, ...]) -> MetaLearner:
+    if network.norm == "support":
+        raise FewoneError('plda shares one embedding among all tasks: set the network\'s norm to "running" or "none"')
+    return Plda(settings, build_embedding(network, shape))
