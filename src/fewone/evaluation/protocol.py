@@ -1,0 +1,169 @@
+"""A learner judged on tasks as the paper does: fixed adaptation sets, fixed queries, one decision per query."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from fewone.episodes import Episodes, EvaluationPlan, Examples, Task
+from fewone.errors import FewoneError
+from fewone.evaluation.metrics import METRICS, Metrics, measure
+from fewone.evaluation.scores import Results, UnitScores
+from fewone.learners import Scorer
+from fewone.sampling import EpisodeSampler
+
+
+class Adapting(Protocol):
+    """All that evaluation asks of a learner, a baseline or a calibrated learner."""
+
+    def adapt(self, support: Examples) -> Scorer: ...
+
+
+@dataclass(frozen=True)
+class _Scored:
+    """One episode after scoring: logits, labels, weights and recordings (n,) of its queries; number: of the draw."""
+
+    unit: str
+    number: int
+    logits: Tensor
+    labels: Tensor
+    weights: Tensor
+    recordings: Tensor | None
+
+
+def evaluate(
+    learner: Adapting,
+    tasks: Sequence[Task],
+    plan: EvaluationPlan,
+    sampler: EpisodeSampler,
+    seed: int,
+    batch_tasks: int = 8,
+    batch_examples: int = 1024,
+) -> Results:
+    """Every adaptation set of every task: adapt, score the queries, measure.
+
+    batch_tasks tasks are adapted at once and about batch_examples queries scored at once: speed and memory, not the
+    result, depend on them.
+    """
+    if not tasks:
+        raise FewoneError("there is no task to evaluate on; choose another split or dataset")
+    started, started_cpu = time.perf_counter(), time.process_time()
+    scored = list(score_episodes(learner, tasks, plan, sampler, seed, batch_tasks, batch_examples))
+    examples = _average(scored, [_measure_one(episode) for episode in scored])
+    runs = None
+    if all(episode.recordings is not None for episode in scored):
+        decisions = _decide_by_run(scored)
+        runs = _average(decisions, [_measure_one(episode) for episode in decisions])
+    return Results(
+        examples=examples,
+        runs=runs,
+        seconds=time.perf_counter() - started,
+        cpu_seconds=time.process_time() - started_cpu,
+    )
+
+
+def score_episodes(
+    learner: Adapting,
+    tasks: Sequence[Task],
+    plan: EvaluationPlan,
+    sampler: EpisodeSampler,
+    seed: int,
+    batch_tasks: int = 8,
+    batch_examples: int = 1024,
+) -> Iterator[_Scored]:
+    """The scored episodes, batch by batch: only logits and labels stay in memory."""
+    with evaluation_mode(learner):
+        for number in range(plan.adaptation_sets):
+            for start in range(0, len(tasks), batch_tasks):
+                episodes = sampler.draw_evaluation(tasks[start : start + batch_tasks], plan, number, seed)
+                logits = score_queries(learner.adapt(episodes.support), episodes.query.inputs, batch_examples)
+                yield from _separate(episodes, logits, number)
+
+
+def score_queries(scorer: Scorer, inputs: Tensor, batch_examples: int = 1024) -> Tensor:
+    """Logits (T, n) of inputs (T, n, *shape), about batch_examples of them at once."""
+    width = max(1, batch_examples // len(inputs))
+    with torch.no_grad():
+        parts = [scorer(inputs[:, start : start + width]) for start in range(0, inputs.shape[1], width)]
+        return torch.cat(parts, dim=1)
+
+
+@contextmanager
+def evaluation_mode(learner: Adapting) -> Iterator[None]:
+    """Layers that behave otherwise in training (running batch norm) are switched, and switched back."""
+    training = isinstance(learner, nn.Module) and learner.training
+    if training:
+        learner.eval()  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        if training:
+            learner.train()  # type: ignore[attr-defined]
+
+
+def _separate(episodes: Episodes, logits: Tensor, number: int) -> Iterator[_Scored]:
+    for position, task in enumerate(episodes.tasks):
+        query = episodes.query[position]
+        if not bool(torch.isfinite(logits[position][query.weights > 0]).all()):
+            raise FewoneError(
+                f"task {task.name}, adaptation set {number}: the scores are not finite numbers;"
+                f" the training has diverged (lower its rates) or the data hold gaps"
+            )
+        recording = task.normal.store.recording
+        recordings = None if recording is None else recording[episodes.query_rows[position]]
+        yield _Scored(task.unit, number, logits[position], query.labels, query.weights, recordings)
+
+
+def _measure_one(episode: _Scored) -> Metrics:
+    return measure(episode.logits[None], episode.labels[None], episode.weights[None])
+
+
+def _decide_by_run(scored: Sequence[_Scored]) -> list[_Scored]:
+    """One logit per recording, adaptation set and unit: the mean over the recording's stretches.
+
+    The tasks of a unit share the support's recordings within a draw, so a run is judged by scorers that never saw it.
+    """
+    groups: dict[tuple[str, int], list[_Scored]] = {}
+    for episode in scored:
+        groups.setdefault((episode.unit, episode.number), []).append(episode)
+    return [_average_recordings(group) for group in groups.values()]
+
+
+def _average_recordings(group: Sequence[_Scored]) -> _Scored:
+    columns: list[list[Tensor]] = [[], [], []]
+    for episode in group:
+        assert episode.recordings is not None
+        for column, values in zip(columns, (episode.logits, episode.labels, episode.recordings), strict=True):
+            column.append(values[episode.weights > 0])
+    logits, labels, recordings = (torch.cat(column) for column in columns)
+    runs, inverse = torch.unique(recordings, return_inverse=True)
+    empty = torch.zeros(len(runs), dtype=torch.float64)
+    sizes = empty.index_add(0, inverse, torch.ones_like(logits, dtype=torch.float64))
+    means = empty.index_add(0, inverse, logits.double()) / sizes
+    # All stretches of a run carry the run's label, so their mean is the label again.
+    run_labels = empty.index_add(0, inverse, labels.double()) / sizes
+    return _Scored(group[0].unit, group[0].number, means, run_labels, torch.full_like(sizes, 1 / len(runs)), runs)
+
+
+def _average(scored: Sequence[_Scored], metrics: Sequence[Metrics]) -> UnitScores:
+    """One value per unit: the mean over its episodes (its tasks and their adaptation sets)."""
+    units = tuple(dict.fromkeys(episode.unit for episode in scored))
+    position = {unit: number for number, unit in enumerate(units)}
+    index = torch.tensor([position[episode.unit] for episode in scored])
+    counts = torch.zeros(len(units), dtype=torch.float64).index_add(
+        0, index, torch.ones(len(scored), dtype=torch.float64)
+    )
+
+    def mean(name: str) -> tuple[float, ...]:
+        values = torch.cat([getattr(metric, name) for metric in metrics])
+        sums = torch.zeros(len(units), dtype=torch.float64).index_add(0, index, values)
+        return tuple((sums / counts).tolist())
+
+    columns = [mean(name) for name in METRICS]
+    return UnitScores(units, len(scored), *columns)
