@@ -10,8 +10,8 @@ from collections.abc import Callable
 from fewone.learners.anil import build_anil, build_foanil
 from fewone.learners.maml import build_fomaml, build_maml
 from fewone.learners.meta_learner import MetaLearner, Scorer, query_loss
-from fewone.learners.plda import build_plda
 from fewone.learners.meta_sgd import build_meta_sgd
+from fewone.learners.plda import build_plda
 from fewone.learners.reptile import build_reptile
 from fewone.learners.settings import LearnerSettings
 from fewone.networks import NetworkSettings

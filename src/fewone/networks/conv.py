@@ -46,7 +46,9 @@ class ConvBlock(nn.Module):
     def __init__(self, channels: int, filters: int, kernel: int, dimensions: int, norm: str, norm_place: str) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(filters, channels, *(kernel,) * dimensions))
-        self.bias = nn.Parameter(torch.zeros(filters))
+        # A norm right behind the convolution takes any bias away again.
+        has_bias = norm == "none" or norm_place == "last"
+        self.bias = nn.Parameter(torch.zeros(filters)) if has_bias else None
         nn.init.xavier_uniform_(self.weight)
         self.norm: nn.Module | None = {"none": None, "support": SupportNorm(filters), "running": RunningNorm(filters)}[
             norm
@@ -89,6 +91,7 @@ class ConvEmbedding(Embedding):
         self.blocks = nn.ModuleList(
             ConvBlock(before, after, kernel, len(space), norm, norm_place) for before, after in pairwise(widths)
         )
+        self.takes_statistics = norm == "support"
         self.statistics_per_block = 2 if norm == "support" else 0
         size = 1
         for side in space:

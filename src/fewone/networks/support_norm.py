@@ -15,9 +15,13 @@ Statistics = tuple[Tensor, ...]
 
 
 class Embedding(nn.Module):
-    """inputs (n, *shape) -> features (n, width). Abstract; concrete networks are final."""
+    """inputs (n, *shape) -> features (n, width). Abstract; concrete networks are final.
+
+    takes_statistics: features depend on statistics that one batch hands to another.
+    """
 
     width: int
+    takes_statistics: bool = True
 
     @abstractmethod
     def forward(self, inputs: Tensor, statistics: Statistics | None = None) -> tuple[Tensor, Statistics]:
