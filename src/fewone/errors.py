@@ -3,3 +3,7 @@
 
 class FewoneError(Exception):
     """One line: what is wrong, where, and what to do. The command line prints it and exits with 2."""
+
+
+class InputError(FewoneError, ValueError):
+    """Values handed to the detector that it cannot use: also a ValueError, as scikit-learn's callers expect."""
