@@ -52,10 +52,12 @@ class Store:
     """Every example of a dataset, once: values (N, *shape) as read from disk (uint8 or float32).
 
     recording (N,) int64 says which examples belong to one recording, or is None where each stands alone.
+    classes (N,) int64 says of which class each example is, where a dataset has classes: leaks are found by it.
     """
 
     values: Tensor
     recording: Tensor | None = None
+    classes: Tensor | None = None
 
 
 class Pool(Protocol):
