@@ -68,6 +68,8 @@ DATASETS: dict[str, Dataset] = {
     "miniimagenet": Dataset("mini_imagenet:load_mini_imagenet", (3, 84, 84), (64, 16, 20), source=_MINI_IMAGENET),
     "cifar-fs": Dataset("cifar:load_cifar_fs", (3, 32, 32), (64, 16, 20), source=_CIFAR_100),
     "fc100": Dataset("cifar:load_fc100", (3, 32, 32), (60, 20, 20), source=_CIFAR_100),
+    "sts-sawtooth": Dataset("synthetic_series:load_sawtooth", (1, 128), (20, 5, 5)),
+    "sts-sine": Dataset("synthetic_series:load_sine", (1, 128), (20, 5, 5)),
 }
 
 
