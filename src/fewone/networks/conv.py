@@ -70,7 +70,10 @@ class ConvBlock(nn.Module):
 
 
 class ConvEmbedding(Embedding):
-    """A stack of blocks, flattened: inputs (n, *shape) -> features (n, width)."""
+    """A stack of blocks: inputs (n, *shape) -> features (n, width).
+
+    pooling: the last map is flattened, or each channel's mean and maximum are taken (then the place is forgotten).
+    """
 
     def __init__(
         self,
@@ -79,6 +82,7 @@ class ConvEmbedding(Embedding):
         kernel: int = 3,
         norm: Literal["none", "support", "running"] = "none",
         norm_place: Literal["before-relu", "last"] = "before-relu",
+        pooling: Literal["flatten", "mean-max"] = "flatten",
     ) -> None:
         super().__init__()
         channels, *space = shape
@@ -96,7 +100,8 @@ class ConvEmbedding(Embedding):
         size = 1
         for side in space:
             size *= side >> len(filters)
-        self.width = filters[-1] * size
+        self.pooling = pooling
+        self.width = filters[-1] * (size if pooling == "flatten" else 2)
 
     def forward(self, inputs: Tensor, statistics: Statistics | None = None) -> tuple[Tensor, Statistics]:
         found: list[Tensor] = []
@@ -106,4 +111,7 @@ class ConvEmbedding(Embedding):
             given = None if statistics is None else statistics[start : start + self.statistics_per_block]
             values, used = block(values, given)
             found.extend(used)
+        if self.pooling == "mean-max":
+            flat = values.flatten(2)
+            return torch.cat([flat.mean(-1), flat.amax(-1)], -1), tuple(found)
         return values.flatten(1), tuple(found)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from torch import Tensor
+
 from fewone.errors import FewoneError
-from fewone.networks.conv import ConvEmbedding
-from fewone.networks.support_norm import Embedding
+from fewone.networks.conv import ConvEmbedding, RunningNorm
+from fewone.networks.front_ends import LogSpectrogram
+from fewone.networks.random_convolution import RandomConvolution
+from fewone.networks.support_norm import Embedding, Statistics
 
 
 @dataclass(frozen=True)
@@ -17,6 +22,9 @@ class NetworkSettings:
 
     norm "support" takes its statistics from the support set; "running" is ordinary batch norm with running averages.
     norm_place: before the ReLU (conv, norm, ReLU, pool) or last (conv, ReLU, pool, norm).
+    pooling: the last map flattened, or the mean and the maximum of each of its channels.
+    front_end: a fixed transform of series before the network; window, hop (samples) and bands: the log-spectrogram's.
+    kernels: how many of random-convolution.
     """
 
     architecture: str = "conv"
@@ -24,19 +32,74 @@ class NetworkSettings:
     kernel: int = 3
     norm: Literal["none", "support", "running"] = "none"
     norm_place: Literal["before-relu", "last"] = "before-relu"
+    pooling: Literal["flatten", "mean-max"] = "flatten"
+    front_end: Literal["none", "log-spectrogram"] = "none"
+    window: int = 256
+    hop: int = 128
+    bands: int = 32
+    kernels: int = 256
+
+
+class FrontEndEmbedding(Embedding):
+    """A front end, each of its channels centred and scaled over the training inputs, then the network."""
+
+    def __init__(self, front_end: LogSpectrogram, body: Embedding) -> None:
+        super().__init__()
+        self.front_end, self.body = front_end, body
+        self.norm = RunningNorm(front_end.shape[0], affine=False)
+        self.width = body.width
+        self.takes_statistics = body.takes_statistics
+
+    def forward(self, inputs: Tensor, statistics: Statistics | None = None) -> tuple[Tensor, Statistics]:
+        normed, _ = self.norm(self.front_end(inputs))
+        features, found = self.body(normed, statistics)
+        return features, found
+
+
+class IdentityEmbedding(Embedding):
+    """The inputs themselves, flattened: for plain tables of any width."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.width = math.prod(shape)
+        self.takes_statistics = False
+
+    def forward(self, inputs: Tensor, statistics: Statistics | None = None) -> tuple[Tensor, Statistics]:
+        return inputs.flatten(1), ()
 
 
 def _build_conv(settings: NetworkSettings, shape: tuple[int, ...]) -> Embedding:
-    return ConvEmbedding(shape, settings.filters, settings.kernel, settings.norm, settings.norm_place)
+    return ConvEmbedding(shape, settings.filters, settings.kernel, settings.norm, settings.norm_place, settings.pooling)
+
+
+def _build_identity(settings: NetworkSettings, shape: tuple[int, ...]) -> Embedding:
+    return IdentityEmbedding(shape)
+
+
+def _build_random_convolution(settings: NetworkSettings, shape: tuple[int, ...]) -> Embedding:
+    return RandomConvolution(shape, settings.kernels)
 
 
 NETWORKS: dict[str, Callable[[NetworkSettings, tuple[int, ...]], Embedding]] = {
     "conv": _build_conv,
+    "identity": _build_identity,
+    "random-convolution": _build_random_convolution,
 }
+
+
+def build_front_end(settings: NetworkSettings, shape: tuple[int, ...]) -> LogSpectrogram | None:
+    """The front end that the settings ask for, or None."""
+    if settings.front_end == "none":
+        return None
+    return LogSpectrogram(shape, settings.window, settings.hop, settings.bands)
 
 
 def build_embedding(settings: NetworkSettings, shape: tuple[int, ...]) -> Embedding:
     """The embedding for inputs of this shape (channels first)."""
     if settings.architecture not in NETWORKS:
         raise FewoneError(f"no network is called {settings.architecture!r}; there are {', '.join(NETWORKS)}")
-    return NETWORKS[settings.architecture](settings, shape)
+    build = NETWORKS[settings.architecture]
+    front_end = build_front_end(settings, shape)
+    return (
+        build(settings, shape) if front_end is None else FrontEndEmbedding(front_end, build(settings, front_end.shape))
+    )

@@ -1,0 +1,59 @@
+"""Features of fixed random convolutions (after ROCKET): nothing is learned, so nothing is lost on a new machine."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fewone.errors import FewoneError
+from fewone.networks.support_norm import Embedding, Statistics
+
+KERNEL = 9
+
+
+class RandomConvolution(Embedding):
+    """Series (n, channels, length) -> (n, 2 * kernels): share of positive values and maximum of each response.
+
+    Kernels of 9 taps with zero mean; dilations are powers of two up to the length; every kernel reads each channel with
+    a weight of its own, at random. Inputs are expected standardised; the same seed gives the same kernels.
+    """
+
+    biases: Tensor
+
+    def __init__(self, shape: tuple[int, ...], kernels: int = 256, seed: int = 0) -> None:
+        super().__init__()
+        if len(shape) != 2 or shape[1] < KERNEL:
+            raise FewoneError(
+                f"random convolutions need series (channels, length) of at least {KERNEL} samples, not {shape}"
+            )
+        channels, length = shape
+        generator = torch.Generator().manual_seed(seed)
+        self.dilations = [2**power for power in range(16) if (KERNEL - 1) * 2**power < length]
+        counts = [
+            kernels // len(self.dilations) + (i < kernels % len(self.dilations)) for i in range(len(self.dilations))
+        ]
+        for number, count in enumerate(counts):
+            weights = torch.randn(count, channels, KERNEL, generator=generator)
+            weights = weights - weights.mean(-1, keepdim=True)
+            # One channel alone, or a random mixture: both kinds of kernels are there.
+            alone = F.one_hot(torch.randint(channels, (count,), generator=generator), channels)
+            mixed = torch.rand(count, 1, generator=generator) < 0.5
+            weights = weights * torch.where(mixed, torch.ones_like(alone), alone).unsqueeze(-1)
+            weights = weights / weights.square().sum((1, 2), keepdim=True).sqrt()
+            self.register_buffer(f"weights_{number}", weights)
+        self.register_buffer("biases", 2.0 * torch.rand(kernels, generator=generator) - 1.0)
+        self.width = 2 * kernels
+        self.takes_statistics = False
+
+    def forward(self, inputs: Tensor, statistics: Statistics | None = None) -> tuple[Tensor, Statistics]:
+        positive, largest = [], []
+        start = 0
+        for number, dilation in enumerate(self.dilations):
+            weights: Tensor = getattr(self, f"weights_{number}")
+            bias = self.biases[start : start + len(weights)]
+            start += len(weights)
+            response = F.conv1d(inputs, weights, bias, dilation=dilation, padding=(KERNEL // 2) * dilation)
+            positive.append((response > 0).to(inputs.dtype).mean(-1))
+            largest.append(response.amax(-1))
+        return torch.cat(positive + largest, -1), ()
