@@ -116,7 +116,14 @@ class Preparation:
         floats = values if values.dtype == torch.float64 else values.to(torch.float32)
         if self.scale == 1.0 and self.shift == 0.0:
             return floats
-        return floats * self.scale + self.shift
+        return (floats * self.scale).add_(self.shift)
+
+    def apply_in_place(self, inputs: Tensor) -> None:
+        """The same for a float tensor that already holds stored values: no second one is made."""
+        if self.scale != 1.0:
+            inputs.mul_(self.scale)
+        if self.shift != 0.0:
+            inputs.add_(self.shift)
 
 
 @dataclass(frozen=True)
@@ -211,7 +218,8 @@ class Episodes:
     """A batch of episodes with a leading task axis, and where each example came from.
 
     support inputs (T, K, *shape), query inputs (T, Q, *shape); support_rows (T, K) and query_rows (T, Q) int64 point
-    into the store (padding repeats a row with weight 0).
+    into the store (padding repeats a row with weight 0). task_index (T,) int64 numbers the tasks among all training
+    tasks, for methods that keep something per training task; None outside of training.
     """
 
     tasks: tuple[Task, ...]
@@ -219,6 +227,7 @@ class Episodes:
     query: Examples
     support_rows: Tensor
     query_rows: Tensor
+    task_index: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.tasks)

@@ -5,8 +5,9 @@ Knows no learner and no file.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -28,8 +29,19 @@ from fewone.errors import FewoneError
 
 
 def count_normals(support_size: int, normal_share: float) -> int:
-    """How many of K support examples are normal: the share rounded to whole examples (0.9 of 10 is 9)."""
-    return round(support_size * normal_share)
+    """How many of K support examples are normal: the share in whole examples, halves rounded up (0.9 of 10 is 9)."""
+    return math.floor(support_size * normal_share + 0.5)
+
+
+def describe_rounding(support_size: int, normal_share: float) -> str | None:
+    """What to tell the user where the share gives no whole number of examples; None where it does."""
+    wanted, normals = support_size * normal_share, count_normals(support_size, normal_share)
+    if abs(wanted - normals) < 1e-9:
+        return None
+    return (
+        f"normal_share {normal_share:g} of K={support_size} is {wanted:g} normals:"
+        f" rounded to {normals} normal and {support_size - normals} anomalous"
+    )
 
 
 @dataclass(frozen=True)
@@ -68,12 +80,13 @@ class EpisodeSampler:
 
     def draw(self, tasks: Sequence[Task], count: int, generator: torch.Generator) -> Episodes:
         """A training batch: `count` tasks, none twice before all were drawn, one episode each."""
-        order = torch.cat([torch.randperm(len(tasks), generator=generator) for _ in range(-(-count // len(tasks)))])[
-            :count
-        ]
-        chosen = [tasks[int(position)] for position in order]
+        if not tasks or count < 1:
+            raise FewoneError(f"a batch of {count} tasks wanted of {len(tasks)}; ask for at least one, give more tasks")
+        rounds = -(-count // len(tasks))
+        order = torch.cat([torch.randperm(len(tasks), generator=generator) for _ in range(rounds)])[:count]
+        chosen = [tasks[position] for position in order.tolist()]
         rows = [self._draw_training_rows(task, generator) for task in chosen]
-        return self._fill(chosen, rows, self.standardize_by)
+        return replace(self._fill(chosen, rows, self.standardize_by), task_index=order)
 
     def draw_evaluation(self, tasks: Sequence[Task], plan: EvaluationPlan, number: int, seed: int) -> Episodes:
         """Adaptation set `number` of each task and its test queries: fixed by the seed, whatever the batching.
@@ -86,19 +99,22 @@ class EpisodeSampler:
         return self._fill(tasks, rows, "support")
 
     def _draw_training_rows(self, task: Task, generator: torch.Generator) -> _Rows:
-        normals = count_normals(self.support_size, self.normal_share)
-        anomalies = self.support_size - normals
         half = self.query_size // 2
+        anomalies = self._count_anomalies()
+        sides = _draw_sides(task, self.support_size - anomalies, anomalies, half, half, generator, anomalies == 0)
         if self.smallest_query is not None:
-            available = len(task.anomalous) if not task.halves or anomalies == 0 else len(task.anomalous) // 2
-            half = max(self.smallest_query // 2, min(half, available - (0 if task.halves else anomalies)))
-            half = min(half, self.query_size // 2)
-        return _draw_rows(task, normals, anomalies, half, half, generator, move_anomalies=anomalies == 0)
+            allowed = min(half, len(sides.query_normal), len(sides.query_anomalous))
+            half = max(allowed, -(-self.smallest_query // 2))
+        return sides.take(task, half, half)
 
     def _draw_evaluation_rows(self, task: Task, plan: EvaluationPlan, generator: torch.Generator) -> _Rows:
-        normals = count_normals(self.support_size, self.normal_share)
-        anomalies = self.support_size - normals
-        return _draw_rows(task, normals, anomalies, plan.normals, plan.anomalies, generator, move_anomalies=False)
+        anomalies = self._count_anomalies()
+        normals = self.support_size - anomalies
+        sides = _draw_sides(task, normals, anomalies, plan.normals, plan.anomalies, generator, move_anomalies=False)
+        return sides.take(task, plan.normals, plan.anomalies)
+
+    def _count_anomalies(self) -> int:
+        return self.support_size - count_normals(self.support_size, self.normal_share)
 
     def _fill(self, tasks: Sequence[Task], rows: Sequence[_Rows], standardize_by: str) -> Episodes:
         """Read the rows' values straight into two preallocated tensors, pad ragged queries with weight 0."""
@@ -120,8 +136,11 @@ class EpisodeSampler:
             query_labels[position, :number] = episode.query_labels
             weights[position, :number] = 1.0 / number
             values = task.normal.store.values
-            support[position] = self.preparation(values[support_rows[position]])
-            query[position] = self.preparation(values[query_rows[position]])
+            # index_select, because plain indexing of byte images goes element by element: 50 times slower.
+            support[position] = values.index_select(0, support_rows[position])
+            query[position] = values.index_select(0, query_rows[position])
+            self.preparation.apply_in_place(support[position])
+            self.preparation.apply_in_place(query[position])
             if self.preparation.standardize:
                 normals = support[position][episode.support_labels == 0]
                 moments = task.moments if standardize_by == "task" else Moments.of(normals, space=len(shape) - 1)
@@ -136,7 +155,30 @@ class EpisodeSampler:
         )
 
 
-def _draw_rows(
+@dataclass(frozen=True)
+class _Sides:
+    """The support rows of an episode, and the rows that may be asked about beside it, in random order."""
+
+    support_normal: Tensor
+    support_anomalous: Tensor
+    query_normal: Tensor
+    query_anomalous: Tensor
+
+    def take(self, task: Task, normals: int | None, anomalies: int | None) -> _Rows:
+        """The episode with so many queries of each class (None: all there are, at least one)."""
+        beside = f"for the query beside {len(self.support_normal) + len(self.support_anomalous)} in the support"
+        _require(task, "normal", 1 if normals is None else normals, len(self.query_normal), beside)
+        _require(task, "anomalous", 1 if anomalies is None else anomalies, len(self.query_anomalous), beside)
+        query_normal, query_anomalous = self.query_normal[:normals], self.query_anomalous[:anomalies]
+        return _Rows(
+            torch.cat([self.support_normal, self.support_anomalous]),
+            _labels(len(self.support_normal), len(self.support_anomalous)),
+            torch.cat([query_normal, query_anomalous]),
+            _labels(len(query_normal), len(query_anomalous)),
+        )
+
+
+def _draw_sides(
     task: Task,
     normals: int,
     anomalies: int,
@@ -144,74 +186,73 @@ def _draw_rows(
     query_anomalies: int | None,
     generator: torch.Generator,
     move_anomalies: bool,
-) -> _Rows:
-    """Support and query rows of one episode, disjoint; a query size of None takes all that remain.
+) -> _Sides:
+    """Support rows and the rows left for the query, disjoint; no recording stands on both sides.
 
     move_anomalies: the adaptation half's anomalies join the judging half, so that one-class and class-balanced
     training see the same data.
     """
-    support_normal, judged_normal = _split(task, "normal", task.normal, normals, query_normals, generator, move=False)
-    support_anomalous, judged_anomalous = _split(
+    support_normal, query_normal = _split(task, "normal", task.normal, normals, query_normals, generator, False)
+    support_anomalous, query_anomalous = _split(
         task, "anomalous", task.anomalous, anomalies, query_anomalies, generator, move_anomalies
     )
-    return _Rows(
-        torch.cat([support_normal, support_anomalous]),
-        _labels(len(support_normal), len(support_anomalous)),
-        torch.cat([judged_normal, judged_anomalous]),
-        _labels(len(judged_normal), len(judged_anomalous)),
-    )
+    recording = task.normal.store.recording
+    if recording is not None:
+        seen = recording[torch.cat([support_normal, support_anomalous])]
+        query_normal = query_normal[~torch.isin(recording[query_normal], seen)]
+        query_anomalous = query_anomalous[~torch.isin(recording[query_anomalous], seen)]
+    return _Sides(support_normal, support_anomalous, query_normal, query_anomalous)
+
+
+def _split(
+    task: Task, label: str, pool: Pool, support: int, query: int | None, generator: torch.Generator, move: bool
+) -> tuple[Tensor, Tensor]:
+    """`support` rows of a pool, and rows for the query: at least `query` (None: all) where the pool has so many."""
+    if isinstance(pool, RowPool) and task.halves and not move:
+        adaptation, judging = pool.halves()
+        _require(task, label, support, len(adaptation), "for the support in the adaptation half")
+        shuffled = adaptation.draw(len(adaptation), generator)
+        return _choose_support(shuffled, pool.store.recording, support), judging.draw(len(judging), generator)
+    _require(task, label, support, len(pool), "for the support")
+    # A pool that lists its rows shuffles them all in any case; one that draws row by row stops at what is asked.
+    count = len(pool) if isinstance(pool, RowPool) or query is None else min(support + query, len(pool))
+    rows = pool.draw(count, generator)
+    chosen = _choose_support(rows, pool.store.recording, support)
+    if pool.store.recording is None:
+        return chosen, rows[support:]
+    return chosen, rows[~torch.isin(rows, chosen)]
+
+
+def _choose_support(rows: Tensor, recording: Tensor | None, support: int) -> Tensor:
+    """The first `support` of shuffled rows; where there are recordings, from as few of them as hold that many."""
+    if recording is None or support == 0:
+        return rows[:support]
+    number, first, counts = _in_order_of_appearance(recording[rows])
+    wanted = int((counts.cumsum(0) < support).sum()) + 1
+    return rows[first[number] < wanted][:support]
+
+
+def _in_order_of_appearance(recordings: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Recordings (n,) as numbers (n,), the place (m,) of each number's first appearance, the counts (m,) by place."""
+    names, number, counts = torch.unique(recordings, return_inverse=True, return_counts=True)
+    first = torch.full((len(names),), len(recordings)).scatter_reduce(0, number, torch.arange(len(number)), "amin")
+    order = first.argsort()
+    return number, order.argsort(), counts[order]
 
 
 def _labels(normals: int, anomalies: int) -> Tensor:
     return torch.cat([torch.zeros(normals), torch.ones(anomalies)])
 
 
-def _split(
-    task: Task, label: str, pool: Pool, support: int, query: int | None, generator: torch.Generator, move: bool
-) -> tuple[Tensor, Tensor]:
-    """`support` and `query` different rows of a pool, on different sides of its halves or recordings if it has them."""
-    if task.halves and isinstance(pool, RowPool) and not move:
-        adaptation, judging = pool.halves()
-        _require(task, label, support, len(adaptation), "in the adaptation half")
-        wanted = len(judging) if query is None else query
-        _require(task, label, wanted, len(judging), "in the judging half")
-        return adaptation.draw(support, generator), judging.draw(wanted, generator)
-    wanted = len(pool) - support if query is None else query
-    _require(
-        task, label, support + max(wanted, 1), len(pool), f"for {support} in the support and {wanted} in the query"
-    )
-    if isinstance(pool, RowPool) and pool.store.recording is not None and support:
-        return _split_by_recording(task, label, pool, support, query, generator)
-    rows = pool.draw(support + wanted, generator)
-    return rows[:support], rows[support:]
-
-
-def _split_by_recording(
-    task: Task, label: str, pool: RowPool, support: int, query: int | None, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
-    """As `_split`, but the support takes whole recordings, as few as hold K examples; the query takes the others."""
-    assert pool.store.recording is not None
-    shuffled = pool.draw(len(pool), generator)
-    recording = pool.store.recording[shuffled]
-    taken: list[int] = []
-    held = 0
-    for number in dict.fromkeys(recording.tolist()):
-        if held >= support:
-            break
-        taken.append(number)
-        held += int((recording == number).sum())
-    inside = torch.isin(recording, torch.tensor(taken, dtype=recording.dtype))
-    rest = shuffled[~inside]
-    wanted = len(rest) if query is None else query
-    _require(task, label, max(wanted, 1), len(rest), f"outside the {len(taken)} recordings of the support")
-    return shuffled[inside][:support], rest[:wanted]
-
-
 def _require(task: Task, label: str, wanted: int, available: int, where: str) -> None:
     if wanted > available:
+        remedy = "ask for fewer or add examples"
+        if label == "anomalous" and len(task.anomalous) == 0:
+            remedy = (
+                "training and evaluation need labelled anomalies: a task of normals only can serve a detector alone"
+            )
         raise FewoneError(
-            f"task {task.name}: {wanted} {label} examples wanted {where}, {available} available;"
-            f" ask for fewer or add examples"
+            f"task {task.name}: {wanted} {label} examples wanted {where}, {available} available; {remedy}"
         )
 
 
@@ -225,11 +266,16 @@ class ClassSampler:
 
     def draw(self, tasks: Sequence[Task], generator: torch.Generator) -> ClassBatch:
         """C tasks at random, M normals of each: inputs (C, M, *shape)."""
+        if self.classes > len(tasks):
+            raise FewoneError(
+                f"a batch of {self.classes} classes wanted, {len(tasks)} training tasks available; ask for fewer"
+            )
         chosen = torch.randperm(len(tasks), generator=generator)[: self.classes]
         rows = []
         for position in chosen.tolist():
             pool = tasks[position].normal
             _require(tasks[position], "normal", self.examples, len(pool), "for a batch of classes")
             rows.append(pool.draw(self.examples, generator))
-        values = tasks[0].normal.store.values[torch.stack(rows)]
-        return ClassBatch(self.preparation(values), chosen)
+        values = tasks[0].normal.store.values
+        inputs = values.index_select(0, torch.cat(rows)).view(self.classes, self.examples, *values.shape[1:])
+        return ClassBatch(self.preparation(inputs), chosen)

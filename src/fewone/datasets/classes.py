@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -13,36 +14,46 @@ from fewone.episodes import RowPool, Store, Task
 
 
 @dataclass(frozen=True)
-class OtherClasses:
-    """A pool of anomalies: each from a uniformly drawn class other than `own` (None: any of the classes).
+class ClassRows:
+    """The rows of every class of a split, (n,) int64 each: one object that all its tasks share."""
 
-    classes: the rows of every class, (n,) int64 each; all tasks of a split share the one tuple.
-    """
+    members: tuple[Tensor, ...]
+
+    @cached_property
+    def sizes(self) -> Tensor:
+        """How many rows each class has, (C,)."""
+        return torch.tensor([len(rows) for rows in self.members], dtype=torch.int64)
+
+
+@dataclass(frozen=True)
+class OtherClasses:
+    """A pool of anomalies: each from a uniformly drawn class other than `own` (None: any of the classes)."""
 
     store: Store
-    classes: tuple[Tensor, ...]
+    classes: ClassRows
     own: int | None = None
 
-    def _others(self) -> list[Tensor]:
-        return [rows for number, rows in enumerate(self.classes) if number != self.own]
+    @cached_property
+    def _sizes(self) -> Tensor:
+        """Of the classes that may be drawn, (C,): the own class counts as empty."""
+        sizes = self.classes.sizes.clone()
+        if self.own is not None:
+            sizes[self.own] = 0
+        return sizes
 
     def __len__(self) -> int:
-        return sum(map(len, self._others()))
+        return int(self._sizes.sum())
 
     def rows(self) -> Tensor:
-        return torch.cat(self._others()) if len(self) else torch.empty(0, dtype=torch.int64)
+        others = [rows for number, rows in enumerate(self.classes.members) if number != self.own]
+        return torch.cat([torch.empty(0, dtype=torch.int64), *others])
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        others = self._others()
-        if count == 0 or not others:
-            return torch.empty(0, dtype=torch.int64)
-        sizes = torch.tensor([len(rows) for rows in others])
-        shares = _share_out(count, sizes, generator).tolist()
-        parts = [
-            others[number][torch.randperm(len(others[number]), generator=generator)[:share]]
-            for number, share in enumerate(shares)
-            if share
-        ]
+        shares = _share_out(count, self._sizes, generator)
+        parts = [torch.empty(0, dtype=torch.int64)]
+        for number in shares.nonzero().squeeze(1).tolist():
+            rows = self.classes.members[number]
+            parts.append(rows[torch.randperm(len(rows), generator=generator)[: int(shares[number])]])
         return torch.cat(parts)[torch.randperm(count, generator=generator)]
 
 
@@ -66,7 +77,7 @@ def group_rows(labels: Tensor, classes: int) -> tuple[Tensor, ...]:
 
 def make_class_tasks(store: Store, classes: Mapping[str, Tensor]) -> tuple[Task, ...]:
     """One task per class of a split: its rows are normal, those of the split's other classes anomalous."""
-    members = tuple(classes.values())
+    members = ClassRows(tuple(classes.values()))
     return tuple(
         Task(name, RowPool(store, rows), OtherClasses(store, members, number))
         for number, (name, rows) in enumerate(classes.items())

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fewone.datasets.classes import OtherClasses, fingerprint_classes, group_rows, make_class_tasks
+from fewone.datasets.classes import ClassRows, OtherClasses, fingerprint_classes, group_rows, make_class_tasks
 from fewone.datasets.image_files import read_idx
 from fewone.datasets.sources import Request
 from fewone.episodes import EvaluationPlan, Preparation, RowPool, Store, Task, TaskSplits
@@ -35,12 +35,12 @@ def load_mt_mnist(request: Request) -> TaskSplits:
     validation = Task(
         str(VALIDATION_DIGIT),
         RowPool(store, drawn[VALIDATION_DIGIT]),
-        OtherClasses(store, tuple(late[digit] for digit in range(10) if digit not in held_out)),
+        OtherClasses(store, ClassRows(tuple(late[digit] for digit in range(10) if digit not in held_out))),
     )
     test = Task(
         str(test_digit),
         RowPool(store, torch.cat([drawn[test_digit], early[test_digit], late[test_digit]])),
-        OtherClasses(store, early, test_digit),
+        OtherClasses(store, ClassRows(early), test_digit),
     )
     return TaskSplits(
         request.name,
