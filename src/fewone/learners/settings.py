@@ -12,10 +12,12 @@ class LearnerSettings:
 
     learn_rates: one learned inner rate per tensor and step instead of a fixed one (maml, anil).
     nu, kernel, ridge: metaoptnet (ridge is added to the kernel's diagonal).
-    batch: plda, contrast: train on episodes, or on batches of classes where another task's normals are anomalies.
+    batch: plda, contrast, fb: train on episodes, or on batches of classes where another task's normals are anomalies.
     dimensions: plda, contrast: the width of the space that distances live in (0: the network's own).
     largest_support: plda: batches of classes train every K from 1 to this; episodes up to their own support size.
     auxiliary_classes, auxiliary_weight: plda: cross-entropy over that many training classes (0: none), and its weight.
+    training_tasks: fb, mtl: how many tasks they are trained on, for the heads (the run fills it in from the dataset).
+    head_width: mtl: the hidden layer of each training task's head.
     precision: plda, contrast: of the embedding in training; adapting and scoring are always full precision.
     """
 
@@ -30,4 +32,6 @@ class LearnerSettings:
     largest_support: int = 10
     auxiliary_classes: int = 0
     auxiliary_weight: float = 0.5
+    training_tasks: int = 0
+    head_width: int = 16
     precision: Literal["float32", "bfloat16"] = "float32"
