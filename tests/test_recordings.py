@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fewone.errors import InputError
-from fewone.windows import join_scores, score_steps, stream_windows, windows
+from fewone.recordings import join_scores, score_steps, stream_windows, windows
 
 
 def naive_starts(length: int, window: int, stride: int) -> list[int]:
