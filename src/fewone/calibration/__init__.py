@@ -1,0 +1,27 @@
+"""Scores on held-out tasks -> a map from score to log-odds, per K, kept with the learner.
+
+Enters: anything that adapts, tasks it was not trained on. Leaves: the map, and the same seam with true log-odds.
+"""
+
+from fewone.calibration.calibrated import (
+    Adapting,
+    Calibrated,
+    CalibratedScorer,
+    CalibrationMap,
+    Knot,
+    Tail,
+    score_leaving_one_out,
+)
+from fewone.calibration.fitting import HeldOut, calibrate
+
+__all__ = [
+    "Adapting",
+    "Calibrated",
+    "CalibratedScorer",
+    "CalibrationMap",
+    "HeldOut",
+    "Knot",
+    "Tail",
+    "calibrate",
+    "score_leaving_one_out",
+]

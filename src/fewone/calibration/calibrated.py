@@ -1,0 +1,154 @@
+"""The map from score to log-odds, and a learner behind it."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from dataclasses import dataclass, fields, replace
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from fewone.episodes import NORMAL, Examples
+from fewone.errors import FewoneError
+from fewone.learners import Scorer
+
+LEVELS = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
+"""The quantiles of the normals' logits that are kept."""
+
+
+class Adapting(Protocol):
+    """All that calibration asks of a learner or a baseline."""
+
+    def adapt(self, support: Examples) -> Scorer: ...
+
+
+@dataclass(frozen=True)
+class Tail:
+    """Quantiles, at LEVELS, of the mean calibrated logit of `group` normals."""
+
+    group: int
+    quantiles: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Knot:
+    """What supports of k normals need: log-odds = slope * (score - threshold - follow * (own - typical)).
+
+    own: the mean score of the support's normals, each judged by the others; typical: its mean over held-out tasks;
+    follow: how far the threshold goes along when a support departs from it (0 for k = 1, which has no others).
+    """
+
+    k: int
+    slope: float
+    threshold: float
+    follow: float
+    typical: float
+    tails: tuple[Tail, ...] = ()
+
+
+@dataclass(frozen=True)
+class CalibrationMap:
+    """Knots in the order of k; between them everything is interpolated over log k, beyond them it stays."""
+
+    knots: tuple[Knot, ...]
+
+    def at(self, k: int) -> Knot:
+        """The knot for k normals."""
+        if not self.knots:
+            raise FewoneError("the calibration holds no knot; calibrate the learner again")
+        after = bisect_left([knot.k for knot in self.knots], k)
+        if after == 0:
+            return replace(self.knots[0], k=k)
+        if after == len(self.knots):
+            return replace(self.knots[-1], k=k)
+        low, high = self.knots[after - 1], self.knots[after]
+        share = math.log(k / low.k) / math.log(high.k / low.k)
+        numbers = {
+            field.name: (1 - share) * getattr(low, field.name) + share * getattr(high, field.name)
+            for field in fields(Knot)
+            if field.name not in ("k", "tails")
+        }
+        tails = tuple(
+            Tail(
+                one.group, tuple((1 - share) * a + share * b for a, b in zip(one.quantiles, two.quantiles, strict=True))
+            )
+            for one, two in zip(low.tails, high.tails, strict=False)
+        )
+        return Knot(k=k, tails=tails, **numbers)
+
+    def threshold(self, k: int, false_alarm_rate: float, group: int = 1) -> float:
+        """The logit above which a share `false_alarm_rate` of normals (of the means of `group` of them) lies.
+
+        Between the kept quantiles the log of the rate is interpolated; beyond the last one its slope goes on.
+        """
+        if not 0 < false_alarm_rate < 1:
+            raise FewoneError(f"the false-alarm rate is {false_alarm_rate}: a number between 0 and 1 is needed")
+        tails = [tail for tail in self.at(k).tails if tail.group <= group]
+        if not tails:
+            raise FewoneError("the calibration holds no quantiles of normals; calibrate the learner again")
+        rates, logits = [-math.log(1 - level) for level in LEVELS], tails[-1].quantiles
+        wanted = -math.log(false_alarm_rate)
+        after = min(max(bisect_left(rates, wanted), 1), len(rates) - 1)
+        share = (wanted - rates[after - 1]) / (rates[after] - rates[after - 1])
+        return logits[after - 1] + share * (logits[after] - logits[after - 1])
+
+
+class CalibratedScorer(Scorer):
+    """A scorer's logits times a slope minus an offset, (T, 1) each."""
+
+    slope: Tensor
+    offset: Tensor
+
+    def __init__(self, scorer: Scorer, slope: Tensor, offset: Tensor) -> None:
+        super().__init__()
+        self.scorer = scorer
+        self.register_buffer("slope", slope)
+        self.register_buffer("offset", offset)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = self.scorer(inputs)
+        return logits * self.slope - self.offset
+
+
+class Calibrated(nn.Module):
+    """A learner whose scores are log-odds, true over tasks: the same seam as the learner's own."""
+
+    def __init__(self, learner: Adapting, calibration: CalibrationMap) -> None:
+        super().__init__()
+        self.learner = learner
+        self.calibration = calibration
+
+    def adapt(self, support: Examples) -> CalibratedScorer:
+        scorer = self.learner.adapt(support)
+        slopes, offsets = [], []
+        for task in range(len(support)):
+            one = support[task : task + 1]
+            knot = self.calibration.at(max(1, int((one.labels == NORMAL).sum())))
+            own = score_leaving_one_out(self.learner, one).mean() if knot.follow else torch.tensor(knot.typical)
+            shift = 0.0 if own.isnan() else knot.follow * (float(own) - knot.typical)
+            slopes.append(knot.slope)
+            offsets.append(knot.slope * (knot.threshold + shift))
+        return CalibratedScorer(scorer, _column(slopes, support), _column(offsets, support))
+
+
+def _column(values: list[float], support: Examples) -> Tensor:
+    return support.inputs.new_tensor(values).unsqueeze(-1)
+
+
+def score_leaving_one_out(learner: Adapting, support: Examples, folds: int = 10) -> Tensor:
+    """What a learner says of a support's normals (of `folds` of them), each judged by the rest: (1, K) -> (folds,).
+
+    Empty for a single normal, which has no others.
+    """
+    normal = (support.labels[0] == NORMAL).nonzero().flatten()
+    if len(normal) < 2:
+        return support.inputs.new_zeros(0)
+    left = normal[torch.linspace(0, len(normal) - 1, min(folds, len(normal))).round().to(torch.int64)]
+    everything = torch.arange(support.labels.shape[1], device=left.device)
+    rest = torch.stack([everything[everything != position] for position in left])
+    with torch.no_grad():
+        scorer = learner.adapt(Examples.of(support.inputs[0][rest], support.labels[0][rest]))
+        scores: Tensor = scorer(support.inputs[0][left].unsqueeze(1))
+    return scores.squeeze(1)

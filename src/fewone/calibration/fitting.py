@@ -1,0 +1,230 @@
+"""Held-out tasks -> the map: least loss over tasks, each counting alike, shrunk towards the learner's own threshold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fewone.calibration.calibrated import LEVELS, Adapting, CalibrationMap, Knot, Tail, score_leaving_one_out
+from fewone.episodes import ANOMALOUS, NORMAL, Episodes, EvaluationPlan, Task
+from fewone.errors import FewoneError
+from fewone.sampling import EpisodeSampler
+
+GROUPS = (1, 2, 3, 6, 12, 24, 48)
+"""The group sizes whose mean logit has quantiles of its own."""
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """A learner and tasks that it was not trained on."""
+
+    learner: Adapting
+    tasks: tuple[Task, ...]
+
+
+@dataclass(frozen=True)
+class _Scored:
+    """One episode of a held-out task: scores and labels (n,) of its queries, and their recordings if there are."""
+
+    unit: str
+    number: int
+    scores: Tensor
+    labels: Tensor
+    recordings: Tensor | None
+    own: float
+
+
+def calibrate(
+    held_out: Sequence[HeldOut],
+    sampler: EpisodeSampler,
+    sizes: Sequence[int] = (1, 2, 5, 10, 20, 50),
+    adaptation_sets: int = 5,
+    queries: int = 50,
+    seed: int = 0,
+) -> CalibrationMap:
+    """The map that is right over held-out tasks: one knot for each K of `sizes` that all of them have normals for."""
+    tasks = [task for part in held_out for task in part.tasks]
+    if not tasks:
+        raise FewoneError(
+            "there is no held-out task to calibrate on; give validation tasks or leave training tasks out"
+        )
+    room = min(len(task.normal) // 2 if task.halves else len(task.normal) - 2 for task in tasks)
+    feasible = [k for k in sorted(set(sizes)) if k <= room]
+    if not feasible:
+        raise FewoneError(f"the held-out tasks have too few normals to calibrate for K = {min(sizes)}; add examples")
+    knots = []
+    for k in feasible:
+        sized = replace(sampler, support_size=k, normal_share=1.0)
+        knots.append(_fit_knot(k, list(_score(held_out, sized, adaptation_sets, queries, seed))))
+    return CalibrationMap(tuple(knots))
+
+
+def _score(
+    held_out: Sequence[HeldOut], sampler: EpisodeSampler, adaptation_sets: int, queries: int, seed: int
+) -> Iterator[_Scored]:
+    for part in held_out:
+        for task in part.tasks:
+            plan = _plan(task, sampler.support_size, adaptation_sets, queries)
+            for number in range(adaptation_sets):
+                episodes = sampler.draw_evaluation([task], plan, number, seed)
+                with torch.no_grad():
+                    scores = part.learner.adapt(episodes.support)(episodes.query.inputs)[0]
+                own = score_leaving_one_out(part.learner, episodes.support)
+                yield _Scored(
+                    task.unit,
+                    number,
+                    scores.double(),
+                    episodes.query.labels[0],
+                    _recordings(task, episodes),
+                    float(own.mean()) if len(own) else math.nan,
+                )
+
+
+def _recordings(task: Task, episodes: Episodes) -> Tensor | None:
+    recording = task.normal.store.recording
+    return None if recording is None else recording[episodes.query_rows[0]]
+
+
+def _plan(task: Task, k: int, adaptation_sets: int, queries: int) -> EvaluationPlan:
+    """`queries` of each class, or all that remain where there are fewer or where recordings must stay whole."""
+    if task.normal.store.recording is not None:
+        return EvaluationPlan(adaptation_sets, None, None)
+    normals = len(task.normal) - (len(task.normal) // 2 if task.halves else k)
+    anomalies = len(task.anomalous) - (len(task.anomalous) // 2 if task.halves else 0)
+    return EvaluationPlan(adaptation_sets, min(queries, normals), min(queries, anomalies))
+
+
+PENALTIES = (0.02, 0.1, 0.02)
+"""What it costs, in nats summed over units, to move the log-slope, the threshold (in deviations) and follow away."""
+
+TOLERANCE = 0.5
+"""A unit whose loss is this high counts half as much as one without loss: an odd task bends the map, no more."""
+
+HARDLY = -2.0
+"""Where follow starts, as a logit: a threshold goes along with its support as far as held-out tasks ask for it."""
+
+
+@dataclass(frozen=True)
+class _Table:
+    """All episodes side by side, in units of the scores' spread: scores and weights (E, n), labels (E, n), unit (E,).
+
+    departure (E,): of the support's own scores from the typical ones; weights: each class of an episode sums to 1/2.
+    """
+
+    scores: Tensor
+    labels: Tensor
+    weights: Tensor
+    unit: Tensor
+    departure: Tensor
+
+    def robust_loss(self, parameters: Tensor) -> Tensor:
+        """Sum over units of a concave function of the unit's mean class-balanced cross-entropy."""
+        log_slope, threshold, follow = parameters
+        moved = threshold + torch.sigmoid(follow + HARDLY) * self.departure.unsqueeze(-1)
+        losses = F.binary_cross_entropy_with_logits(
+            log_slope.exp() * (self.scores - moved), self.labels, self.weights, reduction="none"
+        ).sum(-1)
+        sums = losses.new_zeros(int(self.unit.max()) + 1).index_add(0, self.unit, losses)
+        means = sums / torch.bincount(self.unit)
+        return TOLERANCE * (1.0 + means / TOLERANCE).log().sum()
+
+    def middle(self) -> float:
+        """The median over episodes of the middle between normals and anomalies: where the search begins."""
+        sides = [(self.scores * self.weights * (self.labels == label)).sum(-1) for label in (NORMAL, ANOMALOUS)]
+        return float((sides[0] + sides[1]).median())
+
+
+def _tabulate(scored: Sequence[_Scored], departure: Tensor, spread: float) -> _Table:
+    longest = max(len(episode.scores) for episode in scored)
+    scores, labels, weights = (torch.zeros(len(scored), longest, dtype=torch.float64) for _ in range(3))
+    names = {name: number for number, name in enumerate(dict.fromkeys(episode.unit for episode in scored))}
+    for row, episode in enumerate(scored):
+        size = len(episode.scores)
+        scores[row, :size] = episode.scores / spread
+        labels[row, :size] = episode.labels.double()
+        for label in (NORMAL, ANOMALOUS):
+            own = (episode.labels == label).double()
+            weights[row, :size] += 0.5 * own / own.sum().clamp_min(1.0)
+    unit = torch.tensor([names[episode.unit] for episode in scored])
+    return _Table(scores, labels, weights, unit, departure / spread)
+
+
+def _fit_knot(k: int, scored: Sequence[_Scored]) -> Knot:
+    """Slope, threshold and follow of least loss over units, shrunk towards the learner's own threshold."""
+    own = torch.tensor([episode.own for episode in scored], dtype=torch.float64)
+    alone = bool(own.isnan().any())
+    typical = 0.0 if alone else float(own.median())
+    departure = torch.zeros_like(own) if alone else own - typical
+    spread = _within_spread(scored)
+    table = _tabulate(scored, departure, spread)
+    parameters = torch.tensor([0.0, table.middle(), 0.0], dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.LBFGS([parameters], max_iter=200, line_search_fn="strong_wolfe")
+
+    def penalized_loss() -> Tensor:
+        optimizer.zero_grad()
+        # A threshold that is far off (a baseline's own) must not pull for ever: hence the logarithm.
+        penalty = parameters.new_tensor(PENALTIES) * (1.0 + parameters.square()).log()
+        loss = table.robust_loss(parameters) + penalty.sum()
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss
+
+    optimizer.step(penalized_loss)  # type: ignore[no-untyped-call]
+    log_slope, threshold, follow = parameters.detach()
+    knot = Knot(
+        k,
+        slope=float(log_slope.exp()) / spread,
+        threshold=float(threshold) * spread,
+        follow=0.0 if alone else float(torch.sigmoid(follow + HARDLY)),
+        typical=typical,
+    )
+    return replace(knot, tails=_find_tails(knot, scored, departure))
+
+
+def _within_spread(scored: Sequence[_Scored]) -> float:
+    """The deviation of scores within the normals and within the anomalies of an episode: the unit of everything."""
+    variances = []
+    for episode in scored:
+        for label in (NORMAL, ANOMALOUS):
+            scores = episode.scores[episode.labels == label]
+            if len(scores) > 1:
+                variances.append(scores.var())
+    spread = float(torch.stack(variances).median().sqrt()) if variances else 1.0
+    return spread if spread > 1e-12 else 1.0
+
+
+def _find_tails(knot: Knot, scored: Sequence[_Scored], departure: Tensor) -> tuple[Tail, ...]:
+    """Quantiles of the normals' mean logits for each group size, every unit counting alike."""
+    groups: dict[tuple[str, int, int], list[Tensor]] = {}
+    for episode, moved in zip(scored, departure, strict=True):
+        logits = knot.slope * (episode.scores - knot.threshold - knot.follow * moved)
+        normal = episode.labels == NORMAL
+        recordings = episode.recordings
+        keys = torch.zeros_like(episode.labels) if recordings is None else recordings
+        for key in torch.unique(keys[normal]).tolist():
+            groups.setdefault((episode.unit, episode.number, int(key)), []).append(logits[normal & (keys == key)])
+    members = {key: torch.cat(parts) for key, parts in groups.items()}
+    tails = []
+    for size in GROUPS:
+        units: dict[str, list[Tensor]] = {}
+        for (unit, _, _), logits in members.items():
+            whole = len(logits) // size * size
+            if whole:
+                units.setdefault(unit, []).append(logits[:whole].view(-1, size).mean(-1))
+        if units:
+            tails.append(Tail(size, _quantiles([torch.cat(parts) for parts in units.values()])))
+    return tuple(tails)
+
+
+def _quantiles(units: Sequence[Tensor]) -> tuple[float, ...]:
+    """Quantiles at LEVELS of all values together, each unit weighing the same."""
+    values = torch.cat(list(units))
+    weights = torch.cat([torch.full_like(unit, 1.0 / (len(unit) * len(units))) for unit in units])
+    order = values.argsort()
+    reached = weights[order].cumsum(0)
+    places = torch.searchsorted(reached, torch.tensor(LEVELS, dtype=reached.dtype)).clamp_max(len(values) - 1)
+    return tuple(values[order][places].tolist())
