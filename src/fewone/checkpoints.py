@@ -1,0 +1,242 @@
+"""Learner <-> folder: safetensors and JSON, nothing pickled, loading executes nothing.
+
+A bundle is two files, `NAME.json` and the weights `NAME.HASH.safetensors` it points to. Both are written aside, flushed
+to the disk and renamed, the JSON last: at any moment the folder holds one whole bundle.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from fewone.documents import DocumentError, from_plain, nearest, to_plain
+from fewone.episodes import Preparation
+from fewone.errors import FewoneError
+from fewone.learners import LEARNERS, Builder, LearnerSettings, MetaLearner
+from fewone.networks import NetworkSettings
+
+FORMAT = 1
+MODEL = "model"
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """All that is needed to build a learner again and to prepare inputs for it, and where it came from.
+
+    algorithm: a name of LEARNERS or BASELINES. support_size: the K it was trained for. seed: of the first weights.
+    experiment: the whole experiment as JSON, opaque here; fingerprint: of the data.
+    sampling_rate: of the series in Hz, where the inputs are series in time and it is known.
+    """
+
+    algorithm: str
+    learning: LearnerSettings
+    network: NetworkSettings
+    shape: tuple[int, ...]
+    preparation: Preparation
+    support_size: int
+    seed: int
+    dataset: str
+    fingerprint: str
+    experiment: str
+    sampling_rate: float | None = None
+
+
+@dataclass(frozen=True)
+class Versions:
+    """What wrote a file: the same versions on the same machine give the same bits."""
+
+    fewone: str
+    torch: str
+    python: str
+
+    @staticmethod
+    def here() -> Versions:
+        return Versions(version("fewone"), version("torch"), platform.python_version())
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """The weights file of a bundle as its JSON describes it."""
+
+    file: str
+    size: int
+    sha256: str
+
+
+def save_learner(folder: Path, learner: MetaLearner, card: ModelCard) -> None:
+    """Write the learner's weights and its card into the folder, replacing what was there in one step."""
+    write_bundle(folder, MODEL, learner.state_dict(), to_plain(card))
+
+
+def load_learner(folder: Path) -> tuple[MetaLearner, ModelCard]:
+    """The learner of a folder, ready to adapt, and its card; anything that does not fit is refused with the reason."""
+    tensors, document = read_bundle(folder, MODEL)
+    place = folder / f"{MODEL}.json"
+    try:
+        card = from_plain(ModelCard, document)
+    except DocumentError as fault:
+        raise FewoneError(f"{place}: {fault}; the file is not one that this version of fewone wrote") from fault
+    # Shapes are compared on a learner without storage: a forged card cannot make us allocate more than the file holds.
+    with torch.device("meta"):
+        check_shapes(tensors, _build(card, place).state_dict(), place)
+    learner = build_learner(card)
+    learner.load_state_dict(tensors)
+    return learner.eval(), card
+
+
+def build_learner(card: ModelCard) -> MetaLearner:
+    """The untrained learner of a card, its first weights fixed by the seed alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(card.seed)
+        return _build(card, None)
+
+
+def _build(card: ModelCard, place: Path | None) -> MetaLearner:
+    where = "" if place is None else f"{place}: "
+    try:
+        return find_builder(card.algorithm, where)(card.learning, card.network, card.shape)
+    except (ValueError, RuntimeError, OverflowError, IndexError) as error:
+        raise FewoneError(f"{where}cannot build {card.algorithm} for inputs of shape {card.shape}: {error}") from error
+
+
+def find_builder(algorithm: str, where: str = "") -> Builder:
+    """The builder of a learner or, failing that, of a baseline."""
+    if algorithm in LEARNERS:
+        return LEARNERS[algorithm]
+    from fewone.baselines import BASELINES  # only on need: scikit-learn takes a second to import
+
+    if algorithm in BASELINES:
+        return BASELINES[algorithm]
+    raise FewoneError(f"{where}no learner is called {algorithm!r}; {nearest(algorithm, [*LEARNERS, *BASELINES])}")
+
+
+def check_shapes(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], place: Path) -> None:
+    """Refuse tensors whose names, shapes or types are not those of the wanted ones."""
+    for name in sorted({*found, *wanted}):
+        if name not in found:
+            raise FewoneError(f"{place}: the weights lack {name!r}; they belong to another network")
+        if name not in wanted:
+            raise FewoneError(f"{place}: the weights hold {name!r}, which this network lacks")
+        here, there = wanted[name], found[name]
+        if here.shape != there.shape or here.dtype != there.dtype:
+            raise FewoneError(
+                f"{place}: {name!r} is {tuple(there.shape)} {there.dtype} in the file, the network"
+                f" has {tuple(here.shape)} {here.dtype}"
+            )
+
+
+def write_bundle(folder: Path, name: str, tensors: Mapping[str, Tensor], content: Mapping[str, Any]) -> None:
+    """Tensors and a JSON document that belong together, replaced in one step."""
+    data = save({key: tensor.detach().contiguous() for key, tensor in tensors.items()})
+    digest = hashlib.sha256(data).hexdigest()
+    weights = _Weights(f"{name}.{digest[:12]}.safetensors", len(data), digest)
+    document = {
+        "format": FORMAT,
+        "weights": to_plain(weights),
+        "versions": to_plain(Versions.here()),
+        "content": content,
+    }
+    text = json.dumps(document | {"sha256": _hash_document(document)}, indent=1, allow_nan=False) + "\n"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_aside(folder / weights.file, data)
+        write_aside(folder / f"{name}.json", text.encode())
+    except OSError as error:
+        raise FewoneError(
+            f"{folder}: cannot write {name} ({error.strerror or error}); what was written there before is whole:"
+            f" make room or give another folder, then run the same command again"
+        ) from error
+    for old in folder.glob(f"{name}.*.safetensors*"):
+        if old.name != weights.file:
+            with suppress(OSError):
+                old.unlink()
+
+
+def write_aside(path: Path, data: bytes) -> None:
+    """Write a file so that a crash leaves the old one or the new one, never half of it."""
+    aside = path.with_name(path.name + ".part")
+    try:
+        with aside.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    except OSError:
+        with suppress(OSError):
+            aside.unlink()
+        raise
+    handle = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def read_bundle(folder: Path, name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors and the document of a bundle, refused if a single bit of the weights is not as it was written."""
+    place = folder / f"{name}.json"
+    weights, content = _read_document(place)
+    path = folder / weights.file
+    try:
+        if path.stat().st_size != weights.size:
+            raise FewoneError(f"{path}: {path.stat().st_size} bytes, {weights.size} were written; it is cut or foreign")
+        data = path.read_bytes()
+    except OSError as error:
+        raise FewoneError(f"{path}: cannot be read ({error.strerror}); {place.name} names it") from error
+    if hashlib.sha256(data).hexdigest() != weights.sha256:
+        raise FewoneError(f"{path}: the content is not what was written (its hash differs); take a whole copy")
+    try:
+        with safe_open(path, framework="pt") as file:
+            # Clones: tensors over the mapped file are not aligned as allocated ones are, and sums would differ by bits.
+            return {key: file.get_tensor(key).clone() for key in file.keys()}, content  # noqa: SIM118
+    except SafetensorError as error:
+        raise FewoneError(f"{path}: not a safetensors file ({error})") from error
+
+
+def _read_document(place: Path) -> tuple[_Weights, dict[str, Any]]:
+    try:
+        document = json.loads(place.read_bytes())
+    except OSError as error:
+        raise FewoneError(f"{place}: cannot be read ({error.strerror}); give a folder written by fewone") from error
+    except (ValueError, RecursionError) as error:
+        raise FewoneError(f"{place}: not JSON ({error})") from error
+    if not isinstance(document, dict) or not isinstance(document.get("content"), dict):
+        raise FewoneError(f"{place}: not a checkpoint of fewone")
+    if document.pop("sha256", None) != _hash_document(document):
+        raise FewoneError(f"{place}: the content is not what was written (its hash differs); take a whole copy")
+    if document.get("format") != FORMAT:
+        raise FewoneError(
+            f"{place}: format {document.get('format')!r}, this version of fewone reads format {FORMAT};"
+            f" use the version that wrote it"
+        )
+    try:
+        weights = from_plain(_Weights, document.get("weights"), path=("weights",))
+    except DocumentError as fault:
+        raise FewoneError(f"{place}: {fault}") from fault
+    if Path(weights.file).name != weights.file or "\0" in weights.file:
+        raise FewoneError(f"{place}: weights.file is {weights.file!r}: only a file of the same folder is read")
+    return weights, document["content"]
+
+
+def _hash_document(document: Mapping[str, Any]) -> str:
+    """Of the document without its own hash: a flipped digit in a setting would change every score unseen."""
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def read_versions(folder: Path, name: str) -> Versions:
+    """Which versions wrote a bundle."""
+    document = json.loads((folder / f"{name}.json").read_bytes())
+    return from_plain(Versions, document["versions"])

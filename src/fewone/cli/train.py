@@ -1,0 +1,144 @@
+"""fewone train: an experiment, from a file or from options, into a folder; again, to go on after an interruption."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from fewone.experiments import Experiment, default_experiment, read_experiment
+from fewone.experiments.run import load_splits, train
+from fewone.training import Progress as Training
+from fewone.training import read_history
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Meta-train a learner into a folder. The same command goes on after any interruption.
+
+    What you leave out is what the paper used with this dataset and learner. An experiment may also be given as the
+    first word: fewone train EXPERIMENT.toml --out DIR.
+    """
+
+    experiment: Annotated[Experiment, tyro.conf.arg(name="")]
+    out: Path
+    """Folder for the model, the training state and the log."""
+    data_dir: tuple[Path, ...] = ()
+    """Folders that hold the data (default: those that FEWONE_DATA names)."""
+    threads: int | None = None
+    """Threads of torch: the same as --training.threads."""
+    tensorboard: bool = False
+    """Also write scalars that TensorBoard reads, into OUT/tensorboard."""
+
+
+def main(arguments: list[str]) -> int:
+    """Train; the exit code is 0 if the run is over, also if it was over before."""
+    chosen = parse(arguments)
+    experiment, console = chosen.experiment, Console()
+    splits = load_splits(experiment, chosen.data_dir)
+    with Display(console, experiment) as display:
+        train(experiment, splits, chosen.out, display.watch, tensorboard=chosen.tensorboard)
+    history = read_history(chosen.out)
+    best = min(history, key=lambda validation: validation.loss)
+    if not display.ended:
+        console.print(f"{chosen.out}: this run was finished before; nothing was done", highlight=False)
+    else:
+        console.print(f"finished: {display.ended}", highlight=False)
+    console.print(
+        f"best validation at iteration {best.iteration}: loss {best.loss:.4f}, accuracy {100 * best.accuracy:.1f} %;"
+        f" judge it with: fewone evaluate {chosen.out}",
+        highlight=False,
+        soft_wrap=True,
+    )
+    return 0
+
+
+def parse(arguments: Sequence[str]) -> Arguments:
+    """Options over a file or over the paper's defaults, which depend on --dataset, --learner and --k."""
+    words = list(arguments)
+    if words and not words[0].startswith("-"):
+        default = read_experiment(Path(words.pop(0)))
+    else:
+        size = _find(words, "k") or "10"
+        default = default_experiment(
+            _find(words, "dataset") or "sts-sawtooth",
+            _find(words, "learner") or "oc-maml",
+            int(size) if size.isdecimal() and int(size) else 10,
+        )
+    chosen = tyro.cli(
+        Arguments,
+        prog="fewone train",
+        args=words,
+        default=Arguments(default, tyro.MISSING),
+    )
+    if chosen.threads is not None:
+        training = replace(chosen.experiment.training, threads=chosen.threads)
+        chosen = replace(chosen, experiment=replace(chosen.experiment, training=training))
+    return chosen
+
+
+def _find(words: Sequence[str], name: str) -> str | None:
+    """The value of an option before the options are parsed: the last `--name VALUE` or `--name=VALUE`."""
+    found = None
+    for position, word in enumerate(words):
+        if word == f"--{name}" and position + 1 < len(words):
+            found = words[position + 1]
+        elif word.startswith(f"--{name}="):
+            found = word.partition("=")[2]
+    return found
+
+
+class Display:
+    """A progress bar on a terminal; a line per validation elsewhere."""
+
+    def __init__(self, console: Console, experiment: Experiment) -> None:
+        self.ended = ""
+        self._console, self._iterations = console, experiment.training.iterations
+        self._smooth, self._accuracy = 0.0, ""
+        self._first: tuple[int, float] | None = None
+        self._bar = Progress(
+            TextColumn(f"{experiment.learner} on {experiment.dataset}, K={experiment.k}"),
+            BarColumn(),
+            TextColumn("{task.completed:.0f}/{task.total:.0f}  {task.fields[figures]}"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bar.add_task("", total=self._iterations, figures="")
+
+    def __enter__(self) -> Display:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._bar.stop()
+
+    def watch(self, progress: Training) -> None:
+        """Show one iteration."""
+        now = time.monotonic()
+        if self._first is None:
+            self._first, self._smooth = (progress.iteration, now), progress.loss
+            if progress.iteration > 1:
+                self._console.print(f"going on after iteration {progress.iteration - 1}", highlight=False)
+        self._smooth += 0.05 * (progress.loss - self._smooth)
+        self.ended = progress.ended
+        speed = (progress.iteration - self._first[0]) / max(now - self._first[1], 1e-9)
+        validation = progress.validation
+        if validation is not None:
+            self._accuracy = f", validation {100 * validation.accuracy:.1f} %"
+            if not self._console.is_terminal:
+                self._console.print(
+                    f"iteration {progress.iteration}/{self._iterations}: loss {self._smooth:.4f},"
+                    f" validation loss {validation.loss:.4f}, accuracy {100 * validation.accuracy:.1f} %,"
+                    f" {speed:.1f} iterations/s, {progress.cpu_seconds / 60:.1f} CPU minutes",
+                    highlight=False,
+                    soft_wrap=True,
+                )
+        figures = f"loss {self._smooth:.4f}{self._accuracy}, {speed:.1f} it/s"
+        self._bar.update(self._task, completed=progress.iteration, figures=figures)

@@ -1,0 +1,141 @@
+"""Dataclasses <-> plain values, as TOML and JSON hold them. A mistake names the key and what is allowed.
+
+Knows no particular dataclass.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import types
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from fewone.errors import FewoneError
+
+Kind = TypeVar("Kind")
+Path = tuple[str, ...]
+
+_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+
+
+class DocumentError(FewoneError):
+    """One key of a document is wrong: where it stands in the document, and why."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        self.path, self.reason = path, reason
+        super().__init__(f"{'.'.join(path)}: {reason}")
+
+
+def to_plain(value: object) -> Any:
+    """A dataclass as dictionaries, lists and scalars."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: to_plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, (tuple, list)):
+        return [to_plain(item) for item in value]
+    return value
+
+
+def from_plain(kind: type[Kind], plain: object, default: Kind | None = None, path: Path = ()) -> Kind:
+    """A dataclass from plain values, every key and type checked; what is not given comes from the default."""
+    if not isinstance(plain, Mapping):
+        raise DocumentError(path, f"a table is needed, got {_show(plain)}")
+    fields = {field.name: field for field in dataclasses.fields(cast(Any, kind))}
+    for key in plain:
+        if key not in fields:
+            raise DocumentError((*path, str(key)), _unknown(str(key), list(fields)))
+    hints = get_type_hints(kind)
+    values: dict[str, Any] = {}
+    for name, field in fields.items():
+        base = getattr(default, name) if default is not None else dataclasses.MISSING
+        if name in plain:
+            values[name] = _convert(hints[name], plain[name], base, (*path, name))
+        elif base is not dataclasses.MISSING:
+            values[name] = base
+        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            raise DocumentError((*path, name), "is missing")
+    return kind(**values)
+
+
+def _convert(hint: Any, plain: object, base: Any, path: Path) -> Any:
+    """One value of the hinted type; raises a fault that says what is allowed."""
+    if dataclasses.is_dataclass(hint):
+        return from_plain(cast(type[Any], hint), plain, None if base is dataclasses.MISSING else base, path)
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        # TOML has no null: "none" stands for it.
+        if plain is None or plain == "none":
+            return None
+        return _convert(next(a for a in arguments if a is not type(None)), plain, base, path)
+    if origin is Literal:
+        if plain not in arguments or isinstance(plain, bool):
+            raise DocumentError(path, f"allowed are {', '.join(map(_show, arguments))}, got {_show(plain)}")
+        return plain
+    if origin is tuple:
+        if not isinstance(plain, (list, tuple)):
+            raise DocumentError(path, f"a list is needed, got {_show(plain)}")
+        kinds = [arguments[0]] * len(plain) if arguments[-1] is Ellipsis else list(arguments)
+        if len(kinds) != len(plain):
+            raise DocumentError(path, f"a list of {len(kinds)} is needed, got {_show(plain)}")
+        items = zip(kinds, plain, strict=True)
+        return tuple(_convert(inner, item, dataclasses.MISSING, path) for inner, item in items)
+    if hint is float and isinstance(plain, int) and not isinstance(plain, bool):
+        return float(plain)
+    if type(plain) is not hint:
+        raise DocumentError(path, f"{_WORDS.get(hint, str(hint))} is needed, got {_show(plain)}")
+    return plain
+
+
+def nearest(word: str, words: list[str]) -> str:
+    """A hint for a word that is not there: the nearest one, or all of them."""
+    near = get_close_matches(word, words, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"allowed are {', '.join(words)}"
+
+
+def _unknown(key: str, keys: list[str]) -> str:
+    return f"there is no such key; {nearest(key, keys)}"
+
+
+def _show(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def to_toml(plain: Mapping[str, Any]) -> str:
+    """Scalars and lists first, then one table for each dictionary (one level deep)."""
+    lines = [f"{key} = {_toml_value(value)}" for key, value in plain.items() if not isinstance(value, Mapping)]
+    for key, table in plain.items():
+        if isinstance(table, Mapping):
+            lines += ["", f"[{key}]", *(f"{name} = {_toml_value(value)}" for name, value in table.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _toml_value(value: Any) -> str:
+    if value is None:
+        return '"none"'
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_toml_value, value))}]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def toml_line(text: str, path: Path) -> int | None:
+    """The line, from 1, on which a key stands; tomllib does not say. The nearest enclosing table if it has none."""
+    table: Path = ()
+    found: int | None = None
+    depth = 0
+    for number, line in enumerate(text.splitlines(), start=1):
+        bare = line.strip()
+        if bare.startswith("["):
+            table = tuple(part.strip().strip("\"'") for part in bare.split("]")[0].strip("[ ").split("."))
+            here = table
+        elif "=" in bare and not bare.startswith("#"):
+            key = bare.split("=")[0]
+            here = (*table, *(part.strip().strip("\"'") for part in key.split(".")))
+        else:
+            continue
+        if path[: len(here)] == here and len(here) > depth:
+            found, depth = number, len(here)
+    return found

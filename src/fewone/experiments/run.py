@@ -1,0 +1,135 @@
+"""The spine: an experiment from its data to its rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from fewone.checkpoints import ModelCard, build_learner
+from fewone.datasets import load
+from fewone.episodes import TaskSplits, generator_for
+from fewone.errors import FewoneError
+from fewone.evaluation.protocol import evaluate
+from fewone.evaluation.results import Row, append, find_origin, make_rows
+from fewone.evaluation.scores import Results
+from fewone.experiments.experiment import Experiment
+from fewone.experiments.training_log import TrainingLog
+from fewone.learners import MetaLearner
+from fewone.sampling import ClassSampler, EpisodeSampler
+from fewone.training import Batches, Judge, Progress, RunFolder, Transform, meta_train, read_cost
+
+Watcher = Callable[[Progress], None]
+# Every experiment is judged on the same test episodes, whatever its seed: only so can runs be paired.
+EVALUATION_SEED = 0
+
+
+def run(
+    experiment: Experiment,
+    folder: Path,
+    data_dirs: Sequence[Path] | None = None,
+    results: Path | None = None,
+    watch: Watcher | None = None,
+) -> Results:
+    """Train (or go on, or find it done), judge on the test tasks, keep the rows."""
+    splits = load_splits(experiment, data_dirs)
+    learner = train(experiment, splits, folder, watch)
+    found, rows = judge_on_test(experiment, splits, learner, folder)
+    if results is not None:
+        append(results, *rows)
+    return found
+
+
+def load_splits(experiment: Experiment, data_dirs: Sequence[Path] | None = None) -> TaskSplits:
+    """The experiment's data; no folders given: those of FEWONE_DATA."""
+    return load(experiment.dataset, data_dirs or None, experiment.data.options())
+
+
+def train(
+    experiment: Experiment,
+    splits: TaskSplits,
+    folder: Path,
+    watch: Watcher | None = None,
+    transform: Transform | None = None,
+    tensorboard: bool = False,
+) -> MetaLearner:
+    """The learner with its best weights; the folder holds the model, the training state, the experiment and a log."""
+    torch.set_num_threads(experiment.training.threads)
+    card = describe(experiment, splits)
+    learner = build_learner(card)
+    batches = make_batches(experiment, splits, learner, transform)
+    judge = Judge(
+        splits.validation,
+        make_sampler(experiment, splits, experiment.test_normal_share),
+        experiment.training.validation_episodes,
+        experiment.seed,
+    )
+    seconds = experiment.training.checkpoint_seconds
+    with RunFolder(folder, card, experiment.to_plain(), seconds) as kept, TrainingLog(folder, tensorboard) as log:
+        for progress in meta_train(learner, batches, judge, experiment.training, kept):
+            log.watch(progress)
+            if watch is not None:
+                watch(progress)
+    return learner.eval()
+
+
+def judge_on_test(
+    experiment: Experiment, splits: TaskSplits, learner: MetaLearner, folder: Path | None = None
+) -> tuple[Results, tuple[Row, ...]]:
+    """The test tasks by the dataset's own plan, and the rows of it; the cost of the folder's training is added."""
+    sampler = make_sampler(experiment, splits, experiment.test_normal_share)
+    found = evaluate(learner, splits.test, splits.plan, sampler, EVALUATION_SEED)
+    cost = read_cost(folder) if folder is not None else None
+    origin = find_origin(
+        splits.fingerprint,
+        found.seconds + (cost.seconds if cost else 0.0),
+        found.cpu_seconds + (cost.cpu_seconds if cost else 0.0),
+    )
+    return found, make_rows(found, experiment.to_plain(), experiment.seed, "test", "own", origin)
+
+
+def describe(experiment: Experiment, splits: TaskSplits) -> ModelCard:
+    """The card of the model that this experiment trains."""
+    return ModelCard(
+        algorithm=experiment.algorithm,
+        learning=experiment.learning,
+        network=experiment.network,
+        shape=tuple(splits.shape),
+        preparation=splits.preparation,
+        support_size=experiment.k,
+        seed=generator_for(experiment.seed, "initialise").initial_seed(),
+        dataset=splits.name,
+        fingerprint=splits.fingerprint,
+        experiment=json.dumps(experiment.to_plain()),
+    )
+
+
+def make_sampler(experiment: Experiment, splits: TaskSplits, normal_share: float) -> EpisodeSampler:
+    """Episodes of K and Q with this share of normals in the support."""
+    return EpisodeSampler(
+        support_size=experiment.k,
+        query_size=experiment.training.query_size,
+        normal_share=normal_share,
+        preparation=splits.preparation,
+        smallest_query=splits.smallest_query,
+    )
+
+
+def make_batches(
+    experiment: Experiment, splits: TaskSplits, learner: MetaLearner, transform: Transform | None = None
+) -> Batches:
+    """The training batches, of the kind that the learner takes."""
+    training = experiment.training
+    sampler: EpisodeSampler | ClassSampler = make_sampler(experiment, splits, experiment.normal_share)
+    if learner.batch == "classes":
+        if not splits.classes_exclude_each_other:
+            raise FewoneError(
+                f"{experiment.learner} asks for batches of classes, but in {splits.name} another task's normals are not"
+                f" anomalies; set learning.batch to 'episodes'"
+            )
+        sampler = ClassSampler(training.classes, training.class_examples, splits.preparation)
+    batches = Batches(splits.train, sampler, training.meta_batch, experiment.seed, training.smallest_k)
+    return batches if transform is None else replace(batches, transform=transform)

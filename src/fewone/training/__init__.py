@@ -1,0 +1,24 @@
+"""Learner x tasks -> trained learner. Enters: a learner, tasks, a sampler. Leaves: progress, and the best weights.
+
+Draws no progress bar: it yields, the caller draws, logs and stops.
+"""
+
+from fewone.training.batches import Batches, Transform
+from fewone.training.loop import meta_train
+from fewone.training.run_folder import RunFolder, read_cost, read_history
+from fewone.training.settings import Cost, Progress, TrainingSettings, Validation
+from fewone.training.validation import Judge
+
+__all__ = [
+    "Batches",
+    "Cost",
+    "Judge",
+    "Progress",
+    "RunFolder",
+    "TrainingSettings",
+    "Transform",
+    "Validation",
+    "meta_train",
+    "read_cost",
+    "read_history",
+]

@@ -1,0 +1,154 @@
+"""A training in a folder: kept every so often, taken up again after any interruption, refused if it is another one."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from torch import Tensor
+
+from fewone.checkpoints import MODEL, ModelCard, Versions, check_shapes, read_bundle, read_versions, write_bundle
+from fewone.documents import DocumentError, from_plain, to_plain
+from fewone.errors import FewoneError
+from fewone.training.settings import Cost, Validation
+from fewone.training.state import TrainingState
+
+STATE = "state"
+# A run may be given more time; everything else would make it another run.
+_MAY_CHANGE = {"training.minutes", "training.patience", "training.checkpoint_seconds"}
+
+
+class RunFolder:
+    """Keeps the state of one training of one experiment; holds the folder against other processes while open.
+
+    experiment: as plain values, compared with what the folder says on taking up. card: of the model that is trained.
+    """
+
+    def __init__(self, folder: Path, card: ModelCard, experiment: Mapping[str, Any], seconds: float = 60.0) -> None:
+        self.folder, self.card, self.experiment, self.seconds = folder, card, experiment, seconds
+        self.notice = ""
+        self._kept_at = time.monotonic()
+        self._model_iteration = -1
+        self._lock = -1
+
+    def __enter__(self) -> RunFolder:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(self._lock)
+            raise FewoneError(f"{self.folder}: another process is training into this folder; wait for it") from error
+        except OSError as error:
+            raise FewoneError(
+                f"{self.folder}: cannot write there ({error.strerror}); give a folder that can be written"
+            ) from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        os.close(self._lock)
+
+    def restore(self, state: TrainingState) -> None:
+        """Bring the state to where the folder's last checkpoint was; a fresh folder leaves it at the beginning."""
+        place = self.folder / f"{STATE}.json"
+        if not place.exists():
+            if (self.folder / f"{MODEL}.json").exists():
+                raise FewoneError(f"{self.folder}: holds a model without its training state; give another folder")
+            return
+        tensors, document = read_bundle(self.folder, STATE)
+        self._check(document, place)
+        try:
+            iteration, cost = int(document["iteration"]), from_plain(Cost, document["cost"], path=("cost",))
+            history = [from_plain(Validation, item, path=("history",)) for item in document["history"]]
+        except (KeyError, TypeError, ValueError, DocumentError) as error:
+            raise FewoneError(f"{place}: not a training state ({error})") from error
+        check_shapes(*_comparable(tensors, state), place)
+        state.restore(tensors)
+        state.iteration, state.history, state.spent = iteration, history, cost
+        if read_versions(self.folder, STATE) != Versions.here():
+            self.notice = "taken up with other versions than it was begun with: the weights may differ by bits"
+
+    def _check(self, document: Mapping[str, Any], place: Path) -> None:
+        """Refuse the state of another experiment, other data or another network."""
+        theirs, ours = document.get("experiment"), self.experiment
+        if not isinstance(theirs, Mapping):
+            raise FewoneError(f"{place}: not a training state (no experiment)")
+        there, here = _flatten(theirs), _flatten(ours)
+        allowed = _MAY_CHANGE | ({"training.iterations"} if here.get("training.schedule") == "constant" else set())
+        for key in sorted({*there, *here} - allowed):
+            if there.get(key) != here.get(key):
+                raise FewoneError(
+                    f"{place}: another experiment is in this folder: its {key} is {there.get(key)!r},"
+                    f" {here.get(key)!r} was asked for; give another folder with --out"
+                )
+        if document.get("fingerprint") != self.card.fingerprint:
+            raise FewoneError(
+                f"{place}: the run began on other data (fingerprint {document.get('fingerprint')}, the data are"
+                f" now {self.card.fingerprint}); give another folder with --out"
+            )
+
+    def is_due(self) -> bool:
+        return time.monotonic() - self._kept_at >= self.seconds
+
+    def keep(self, state: TrainingState) -> None:
+        """Write the best model, if it is new, and then the state: a state never speaks of a model that is not there."""
+        best = state.best_validation
+        if best is not None and best.iteration != self._model_iteration:
+            write_bundle(self.folder, MODEL, state.best, to_plain(self.card))
+            self._model_iteration = best.iteration
+        document = {
+            "iteration": state.iteration,
+            "cost": to_plain(state.cost),
+            "history": to_plain(state.history),
+            "fingerprint": self.card.fingerprint,
+            "experiment": dict(self.experiment),
+        }
+        write_bundle(self.folder, STATE, state.tensors(), document)
+        self._kept_at = time.monotonic()
+
+
+def read_cost(folder: Path) -> Cost | None:
+    """What the training in a folder has cost so far; None where there is no training state."""
+    place = folder / f"{STATE}.json"
+    try:
+        return from_plain(Cost, json.loads(place.read_bytes())["content"]["cost"], path=("cost",))
+    except (OSError, ValueError, KeyError, TypeError, DocumentError):
+        return None
+
+
+def read_history(folder: Path) -> list[Validation]:
+    """The validations of the training in a folder."""
+    _, document = read_bundle(folder, STATE)
+    return [from_plain(Validation, item, path=("history",)) for item in document["history"]]
+
+
+def _comparable(tensors: dict[str, Tensor], state: TrainingState) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Found and wanted tensors by name: best weights may be absent, optimizer slots have their parameter's shape."""
+    weights = state.learner.state_dict()
+    parameters = [parameter for _, parameter in state.learner.named_parameters()]
+    wanted = {f"learner.{name}": tensor for name, tensor in weights.items()}
+    if any(name.startswith("best.") for name in tensors):
+        wanted |= {f"best.{name}": tensor for name, tensor in weights.items()}
+    for name, tensor in tensors.items():
+        parts = name.split(".")
+        if parts[0] == "optimizer" and len(parts) == 3 and parts[1].isdigit() and int(parts[1]) < len(parameters):
+            wanted[name] = tensor if parts[2] == "step" and tensor.dim() == 0 else parameters[int(parts[1])]
+    return tensors, wanted
+
+
+def _flatten(plain: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in plain.items():
+        if isinstance(value, Mapping):
+            flat |= _flatten(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat

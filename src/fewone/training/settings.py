@@ -1,0 +1,67 @@
+"""How long and how fast to learn, and what a training tells while it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """iterations, minutes (of CPU), patience (validations without a better one): whichever ends the run first.
+
+    meta_batch, query_size (Q), smallest_k (K drawn anew for each batch from smallest_k to k): batches of episodes.
+    classes, class_examples: batches of classes, for the learners that take those.
+    validation_episodes: judged every validate_every iterations; the weights of the lowest loss are kept.
+    clip: the largest norm of the gradient. schedule: the outer rate over the iterations.
+    threads: of torch; the same number gives the same bits. checkpoint_seconds: how much work a crash may cost.
+    """
+
+    iterations: int = 10_000
+    minutes: float | None = None
+    patience: int | None = None
+    optimizer: Literal["adam", "adamw", "sgd"] = "adam"
+    outer_rate: float = 0.001
+    schedule: Literal["constant", "cosine"] = "constant"
+    weight_decay: float = 0.0
+    clip: float | None = None
+    meta_batch: int = 8
+    query_size: int = 50
+    smallest_k: int | None = None
+    classes: int = 16
+    class_examples: int = 16
+    validate_every: int = 100
+    validation_episodes: int = 50
+    threads: int = 1
+    checkpoint_seconds: float = 60.0
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a training has taken: time on the clock and time of the processors."""
+
+    seconds: float
+    cpu_seconds: float
+
+
+@dataclass(frozen=True)
+class Validation:
+    """What the validation tasks said at one iteration: mean query loss and balanced accuracy."""
+
+    iteration: int
+    loss: float
+    accuracy: float
+    cpu_seconds: float
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One iteration is done. validation: if this iteration was judged. ended: why the run is over, or empty."""
+
+    iteration: int
+    loss: float
+    gradient_norm: float
+    outer_rate: float
+    cpu_seconds: float
+    validation: Validation | None = None
+    ended: str = ""

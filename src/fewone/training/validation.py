@@ -1,0 +1,88 @@
+"""Judging a learner on validation tasks: always the same episodes, so that losses of one run compare."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from fewone.episodes import Episodes, EvaluationPlan, Examples, Task
+from fewone.errors import FewoneError
+from fewone.evaluation.protocol import evaluation_mode, score_queries
+from fewone.learners import MetaLearner, query_loss
+from fewone.sampling import EpisodeSampler, count_normals
+
+_TASKS_AT_ONCE = 8
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Fixed episodes of the validation tasks, drawn as a new task would be met: sampler has the target's share."""
+
+    tasks: tuple[Task, ...]
+    sampler: EpisodeSampler
+    episodes: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        if not self.tasks:
+            raise FewoneError("there is no validation task: the best weights cannot be chosen; add tasks to the split")
+
+    def judge(self, learner: MetaLearner) -> tuple[float, float]:
+        """Mean query loss and accuracy, both class-balanced, mean over episodes."""
+        loss, accuracy = 0.0, 0.0
+        with evaluation_mode(learner):
+            for batch in self._batches:
+                logits = score_queries(learner.adapt(batch.support), batch.query.inputs)
+                query = balance(batch.query)
+                loss += float(query_loss(logits, query)) * len(batch)
+                right = ((logits > 0) == (query.labels > 0.5)).to(query.weights.dtype)
+                accuracy += float((right * query.weights).sum())
+        count = sum(map(len, self._batches))
+        return loss / count, accuracy / count
+
+    @cached_property
+    def _batches(self) -> tuple[Episodes, ...]:
+        """The episodes: all tasks (or, if there are more than episodes, evenly spread ones) in several draws."""
+        count = min(len(self.tasks), self.episodes)
+        tasks = [self.tasks[position * len(self.tasks) // count] for position in range(count)]
+        plan = self._plan(tasks)
+        return tuple(
+            self.sampler.draw_evaluation(tasks[start : start + _TASKS_AT_ONCE], plan, number, self.seed)
+            for number in range(plan.adaptation_sets)
+            for start in range(0, count, _TASKS_AT_ONCE)
+        )
+
+    def _plan(self, tasks: list[Task]) -> EvaluationPlan:
+        """Q / 2 queries of each class, or as many as the smallest task has; windows of recordings: all that remain."""
+        sets = max(1, round(self.episodes / len(tasks)))
+        if any(task.normal.store.recording is not None for task in tasks):
+            return EvaluationPlan(sets, None, None)
+        normals = count_normals(self.sampler.support_size, self.sampler.normal_share)
+        half = self.sampler.query_size // 2
+        return EvaluationPlan(
+            sets,
+            max(1, min(half, *(_available(task, len(task.normal), normals) for task in tasks))),
+            max(
+                1,
+                min(
+                    half,
+                    *(_available(task, len(task.anomalous), self.sampler.support_size - normals) for task in tasks),
+                ),
+            ),
+        )
+
+
+def _available(task: Task, size: int, support: int) -> int:
+    return size - size // 2 if task.halves else size - support
+
+
+def balance(query: Examples) -> Examples:
+    """The same examples, weighted so that each class counts for half of its task (all, if it is alone)."""
+    weights = torch.zeros_like(query.weights)
+    for label in (0.0, 1.0):
+        own: Tensor = query.weights * (query.labels == label)
+        weights = weights + own / own.sum(-1, keepdim=True).clamp_min(torch.finfo(own.dtype).tiny)
+    return replace(query, weights=weights / weights.sum(-1, keepdim=True))
