@@ -77,11 +77,47 @@ class Failure:
 
 
 @dataclass(frozen=True)
+class Point:
+    """One validation during a training: mean query loss and balanced accuracy on the validation tasks."""
+
+    iteration: int
+    cpu_seconds: float
+    loss: float
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a training went, validation by validation."""
+
+    experiment: dict[str, Json]
+    seed: int
+    history: tuple[Point, ...]
+    origin: Origin
+
+
+@dataclass(frozen=True)
+class Cosine:
+    """Cosine between the gradients of one-class and class-balanced batches at the learned initialisation, per unit."""
+
+    experiment: dict[str, Json]
+    seed: int
+    units: tuple[str, ...]
+    values: tuple[float, ...]
+    origin: Origin
+
+
+Record = Row | Failure | Training | Cosine
+
+
+@dataclass(frozen=True)
 class Reading:
     """What a results file holds; notice says what was repaired ("" if nothing)."""
 
     rows: tuple[Row, ...]
     failures: tuple[Failure, ...]
+    trainings: tuple[Training, ...] = ()
+    cosines: tuple[Cosine, ...] = ()
     notice: str = ""
 
 
@@ -132,10 +168,13 @@ def make_rows(
     )
 
 
-def append(path: Path, *records: Row | Failure) -> str:
+_KINDS: dict[str, type[Record]] = {"row": Row, "failure": Failure, "training": Training, "cosine": Cosine}
+
+
+def append(path: Path, *records: Record) -> str:
     """Add records at the end of a results file, all or none; returns what had to be repaired ("" if nothing)."""
-    kinds = {Row: "row", Failure: "failure"}
-    lines = [json.dumps({"kind": kinds[type(record)], **asdict(record)}, allow_nan=False) for record in records]
+    names = {kind: name for name, kind in _KINDS.items()}
+    lines = [json.dumps({"kind": names[type(record)], **asdict(record)}, allow_nan=False) for record in records]
     path.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
     try:
@@ -191,25 +230,27 @@ def read(path: Path) -> Reading:
     if lines[-1] and not _is_whole(lines[-1]):
         notice = f"{path}: the last line is torn ({len(lines[-1])} bytes) and was dropped"
         lines.pop()
-    rows: list[Row] = []
-    failures: list[Failure] = []
-    for number, line in enumerate(lines, start=1):
-        if not line and number == len(lines):
-            continue
-        record = _parse(line, f"{path}, line {number}")
-        if isinstance(record, Row):
-            rows.append(record)
-        else:
-            failures.append(record)
-    return Reading(tuple(rows), tuple(failures), notice)
+    records = [
+        _parse(line, f"{path}, line {number}")
+        for number, line in enumerate(lines, start=1)
+        if line or number < len(lines)
+    ]
+    return Reading(
+        tuple(record for record in records if isinstance(record, Row)),
+        tuple(record for record in records if isinstance(record, Failure)),
+        tuple(record for record in records if isinstance(record, Training)),
+        tuple(record for record in records if isinstance(record, Cosine)),
+        notice,
+    )
 
 
-def _parse(line: bytes, where: str) -> Row | Failure:
+def _parse(line: bytes, where: str) -> Record:
     try:
         values = json.loads(line)
     except ValueError as error:
         raise FewoneError(f"{where}: not JSON ({error}); remove the line") from error
-    if not isinstance(values, dict) or values.get("kind") not in ("row", "failure"):
-        raise FewoneError(f"{where}: not a result, its kind must be 'row' or 'failure'; remove the line")
+    if not isinstance(values, dict) or values.get("kind") not in _KINDS:
+        kinds = ", ".join(map(repr, _KINDS))
+        raise FewoneError(f"{where}: not a result, its kind must be one of {kinds}; remove the line")
     content = {key: value for key, value in values.items() if key != "kind"}
-    return decode(Row, content, where) if values["kind"] == "row" else decode(Failure, content, where)
+    return decode(_KINDS[values["kind"]], content, where)
