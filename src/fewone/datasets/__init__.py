@@ -25,6 +25,7 @@ class Dataset:
 
     tasks: how many for training, validation and test (None: it depends on the variant or on the files).
     variants: what may follow the name after a slash; source: None where nothing is read from a data folder.
+    known_copies: examples that the published files hold twice, in two splits (one photograph under two labels).
     """
 
     loader: str
@@ -32,6 +33,7 @@ class Dataset:
     tasks: tuple[int, int, int] | None
     variants: tuple[str, ...] = ()
     source: Source | None = None
+    known_copies: int = 0
 
     def load(self, request: Request) -> TaskSplits:
         module, function = self.loader.split(":")
@@ -66,10 +68,13 @@ DATASETS: dict[str, Dataset] = {
     "mt-mnist": Dataset("mt_mnist:load_mt_mnist", (1, 28, 28), (8, 1, 1), tuple("012345678"), _MNIST),
     "omniglot": Dataset("omniglot:load_omniglot", (1, 28, 28), (884, 80, 659), source=_OMNIGLOT),
     "miniimagenet": Dataset("mini_imagenet:load_mini_imagenet", (3, 84, 84), (64, 16, 20), source=_MINI_IMAGENET),
-    "cifar-fs": Dataset("cifar:load_cifar_fs", (3, 32, 32), (64, 16, 20), source=_CIFAR_100),
-    "fc100": Dataset("cifar:load_fc100", (3, 32, 32), (60, 20, 20), source=_CIFAR_100),
+    "cifar-fs": Dataset("cifar:load_cifar_fs", (3, 32, 32), (64, 16, 20), source=_CIFAR_100, known_copies=15),
+    "fc100": Dataset("cifar:load_fc100", (3, 32, 32), (60, 20, 20), source=_CIFAR_100, known_copies=3),
     "sts-sawtooth": Dataset("synthetic_series:load_sawtooth", (1, 128), (20, 5, 5)),
     "sts-sine": Dataset("synthetic_series:load_sine", (1, 128), (20, 5, 5)),
+    "sts-smooth": Dataset("smooth_series:load_smooth", (1, 128), (300, 20, 60)),
+    "sts-context": Dataset("context_series:load_context", (1, 128), (300, 20, 60)),
+    "sts-context-hard": Dataset("context_series:load_context_hard", (1, 128), (300, 20, 60)),
 }
 
 

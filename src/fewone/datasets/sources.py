@@ -69,9 +69,12 @@ class Source:
         """As `find`, or an error that says what was looked for, where, and where to get it."""
         found = self.find(data_dirs)
         if found is None:
-            looked = ", ".join(map(str, data_dirs)) or "no data folder (set FEWONE_DATA or give --data-dir)"
+            folders = [
+                str(folder) if folder.is_dir() else f"{folder} (there is no such folder)" for folder in data_dirs
+            ]
+            looked = ", ".join(folders) or "no data folder (set FEWONE_DATA or give --data-dir)"
             raise FewoneError(
-                f"dataset {name}: no folder {' or '.join(self.places)} with {', '.join(self.files)} in {looked};"
-                f" get it from {self.address}"
+                f"dataset {name}: {', '.join(self.files)} not found below {looked}, neither in"
+                f" {' nor in '.join(self.places)}; get it from {self.address}"
             )
         return found
