@@ -9,8 +9,10 @@ from pathlib import Path
 
 import torch
 
+from fewone.augmentation import build_augmentation
 from fewone.checkpoints import ModelCard, build_learner
 from fewone.datasets import load
+from fewone.documents import DocumentError, from_plain
 from fewone.episodes import TaskSplits, generator_for
 from fewone.errors import FewoneError
 from fewone.evaluation.protocol import evaluate
@@ -18,9 +20,9 @@ from fewone.evaluation.results import Row, append, find_origin, make_rows
 from fewone.evaluation.scores import Results
 from fewone.experiments.experiment import Experiment
 from fewone.experiments.training_log import TrainingLog
-from fewone.learners import MetaLearner
+from fewone.learners import LearnerSettings, MetaLearner
 from fewone.sampling import ClassSampler, EpisodeSampler
-from fewone.training import Batches, Judge, Progress, RunFolder, Transform, meta_train, read_cost
+from fewone.training import Batches, Progress, RunFolder, Transform, Validator, meta_train, read_cost
 
 Watcher = Callable[[Progress], None]
 # Every experiment is judged on the same test episodes, whatever its seed: only so can runs be paired.
@@ -61,7 +63,7 @@ def train(
     card = describe(experiment, splits)
     learner = build_learner(card)
     batches = make_batches(experiment, splits, learner, transform)
-    judge = Judge(
+    validator = Validator(
         splits.validation,
         make_sampler(experiment, splits, experiment.test_normal_share),
         experiment.training.validation_episodes,
@@ -69,7 +71,7 @@ def train(
     )
     seconds = experiment.training.checkpoint_seconds
     with RunFolder(folder, card, experiment.to_plain(), seconds) as kept, TrainingLog(folder, tensorboard) as log:
-        for progress in meta_train(learner, batches, judge, experiment.training, kept):
+        for progress in meta_train(learner, batches, validator, experiment.training, kept):
             log.watch(progress)
             if watch is not None:
                 watch(progress)
@@ -91,11 +93,19 @@ def judge_on_test(
     return found, make_rows(found, experiment.to_plain(), experiment.seed, "test", "own", origin)
 
 
+def restore_experiment(text: str, folder: Path) -> Experiment:
+    """The experiment that a model card carries."""
+    try:
+        return from_plain(Experiment, json.loads(text))
+    except (ValueError, RecursionError, DocumentError) as error:
+        raise FewoneError(f"{folder}: its experiment cannot be read by this version of fewone ({error})") from error
+
+
 def describe(experiment: Experiment, splits: TaskSplits) -> ModelCard:
     """The card of the model that this experiment trains."""
     return ModelCard(
         algorithm=experiment.algorithm,
-        learning=experiment.learning,
+        learning=replace(experiment.learning, training_tasks=len(splits.train)),
         network=experiment.network,
         shape=tuple(splits.shape),
         preparation=splits.preparation,
@@ -105,6 +115,14 @@ def describe(experiment: Experiment, splits: TaskSplits) -> ModelCard:
         fingerprint=splits.fingerprint,
         experiment=json.dumps(experiment.to_plain()),
     )
+
+
+def _count_tasks(experiment: Experiment, splits: TaskSplits) -> LearnerSettings:
+    """The learner's settings, completed with what only the dataset can say: how many tasks and classes there are."""
+    learning, tasks = experiment.learning, len(splits.train)
+    auxiliary = learning.batch == "classes" and learning.auxiliary_weight > 0
+    classes = build_augmentation(experiment.training.augmentation, tasks).classes if auxiliary else 0
+    return replace(learning, training_tasks=tasks, auxiliary_classes=classes)
 
 
 def make_sampler(experiment: Experiment, splits: TaskSplits, normal_share: float) -> EpisodeSampler:
@@ -131,5 +149,6 @@ def make_batches(
                 f" anomalies; set learning.batch to 'episodes'"
             )
         sampler = ClassSampler(training.classes, training.class_examples, splits.preparation)
-    batches = Batches(splits.train, sampler, training.meta_batch, experiment.seed, training.smallest_k)
-    return batches if transform is None else replace(batches, transform=transform)
+    if transform is None and training.augmentation:
+        transform = build_augmentation(training.augmentation, len(splits.train))
+    return Batches(splits.train, sampler, training.meta_batch, experiment.seed, training.smallest_k, transform)

@@ -146,7 +146,13 @@ class Plda(MetaLearner):
         return scale, self.shift[0] + self.shift[1] * rarity
 
     def embed(self, inputs: Tensor) -> Tensor:
-        """inputs (T, n, *shape) -> z (T, n, D)."""
+        """inputs (T, n, *shape) -> z (T, n, D); outside of training, of images, the mean of both mirror views."""
+        latent = self._embed(inputs)
+        if self.settings.flip_views and inputs.dim() == 5 and not self.last_norm.training:
+            latent = 0.5 * (latent + self._embed(inputs.flip(-1)))
+        return latent
+
+    def _embed(self, inputs: Tensor) -> Tensor:
         flat = inputs.flatten(0, 1)
         if flat.dim() == 4:
             flat = flat.contiguous(memory_format=torch.channels_last)
@@ -202,6 +208,11 @@ class Plda(MetaLearner):
             return latent.new_zeros(())
         logits = self.classifier(latent).flatten(0, 1)
         truth = class_index.to(latent.device).repeat_interleave(latent.shape[1])
+        if int(truth.max()) >= self.classifier.out_features:
+            raise FewoneError(
+                f"a batch holds class number {int(truth.max())}, learning.auxiliary_classes is"
+                f" {self.classifier.out_features}: raise it, or set it to 0 to train without this loss"
+            )
         return self.settings.auxiliary_weight * F.cross_entropy(logits, truth)
 
     def _embed_for_training(self, inputs: Tensor) -> Tensor:

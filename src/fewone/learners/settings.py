@@ -15,10 +15,11 @@ class LearnerSettings:
     batch: plda, contrast, fb: train on episodes, or on batches of classes where another task's normals are anomalies.
     dimensions: plda, contrast: the width of the space that distances live in (0: the network's own).
     largest_support: plda: batches of classes train every K from 1 to this; episodes up to their own support size.
-    auxiliary_classes, auxiliary_weight: plda: cross-entropy over that many training classes (0: none), and its weight.
-    training_tasks: fb, mtl: how many tasks they are trained on, for the heads (the run fills it in from the dataset).
+    auxiliary_weight: plda: of a cross-entropy over all training classes (0: none); auxiliary_classes: their number.
+    training_tasks: fb, mtl: how many tasks they are trained on, for the heads. The run fills in both numbers.
     head_width: mtl: the hidden layer of each training task's head.
     precision: plda, contrast: of the embedding in training; adapting and scoring are always full precision.
+    flip_views: plda: adapt and score images by the mean of both mirror views.
     """
 
     inner_rate: float = 0.01
@@ -35,3 +36,4 @@ class LearnerSettings:
     training_tasks: int = 0
     head_width: int = 16
     precision: Literal["float32", "bfloat16"] = "float32"
+    flip_views: bool = False

@@ -12,6 +12,7 @@ class TrainingSettings:
 
     meta_batch, query_size (Q), smallest_k (K drawn anew for each batch from smallest_k to k): batches of episodes.
     classes, class_examples: batches of classes, for the learners that take those.
+    augmentation: names of AUGMENTATIONS, applied to training batches in this order.
     validation_episodes: judged every validate_every iterations; the weights of the lowest loss are kept.
     clip: the largest norm of the gradient. schedule: the outer rate over the iterations.
     threads: of torch; the same number gives the same bits. checkpoint_seconds: how much work a crash may cost.
@@ -30,6 +31,7 @@ class TrainingSettings:
     smallest_k: int | None = None
     classes: int = 16
     class_examples: int = 16
+    augmentation: tuple[str, ...] = ()
     validate_every: int = 100
     validation_episodes: int = 50
     threads: int = 1
