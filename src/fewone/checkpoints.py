@@ -22,6 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from fewone.calibration import CalibrationMap
 from fewone.documents import DocumentError, from_plain, nearest, to_plain
 from fewone.episodes import Preparation
 from fewone.errors import FewoneError
@@ -29,7 +30,7 @@ from fewone.learners import LEARNERS, Builder, LearnerSettings, MetaLearner
 from fewone.networks import NetworkSettings
 
 FORMAT = 1
-MODEL = "model"
+MODEL, CALIBRATION = "model", "calibration"
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,23 @@ def load_learner(folder: Path) -> tuple[MetaLearner, ModelCard]:
     learner = build_learner(card)
     learner.load_state_dict(tensors)
     return learner.eval(), card
+
+
+def save_calibration(folder: Path, calibration: CalibrationMap) -> None:
+    """Keep the map from score to log-odds beside the learner it was measured with."""
+    write_bundle(folder, CALIBRATION, {}, to_plain(calibration))
+
+
+def load_calibration(folder: Path) -> CalibrationMap | None:
+    """The map that is kept beside the folder's learner; None where it was never calibrated."""
+    place = folder / f"{CALIBRATION}.json"
+    if not place.exists():
+        return None
+    _, document = read_bundle(folder, CALIBRATION)
+    try:
+        return from_plain(CalibrationMap, document)
+    except DocumentError as fault:
+        raise FewoneError(f"{place}: {fault}; the file is not one that this version of fewone wrote") from fault
 
 
 def build_learner(card: ModelCard) -> MetaLearner:

@@ -7,17 +7,17 @@ from fewone.training.batches import Batches, Transform
 from fewone.training.loop import meta_train
 from fewone.training.run_folder import RunFolder, read_cost, read_history
 from fewone.training.settings import Cost, Progress, TrainingSettings, Validation
-from fewone.training.validation import Judge
+from fewone.training.validation import Validator
 
 __all__ = [
     "Batches",
     "Cost",
-    "Judge",
     "Progress",
     "RunFolder",
     "TrainingSettings",
     "Transform",
     "Validation",
+    "Validator",
     "meta_train",
     "read_cost",
     "read_history",

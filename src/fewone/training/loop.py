@@ -17,11 +17,15 @@ from fewone.training.batches import Batch, Batches
 from fewone.training.run_folder import RunFolder
 from fewone.training.settings import Progress, TrainingSettings
 from fewone.training.state import TrainingState, make_optimizer, outer_rate
-from fewone.training.validation import Judge
+from fewone.training.validation import Validator
 
 
 def meta_train(
-    learner: MetaLearner, batches: Batches, judge: Judge, settings: TrainingSettings, folder: RunFolder | None = None
+    learner: MetaLearner,
+    batches: Batches,
+    validator: Validator,
+    settings: TrainingSettings,
+    folder: RunFolder | None = None,
 ) -> Iterator[Progress]:
     """Train the learner in place; at the end it has the weights of the lowest validation loss.
 
@@ -37,7 +41,7 @@ def meta_train(
             progress = _iterate(state, next(stream), batches, settings, folder)
             ended = state.ending(settings)
             if ended or state.iteration % settings.validate_every == 0:
-                progress = replace(progress, validation=state.add(*judge.judge(learner)))
+                progress = replace(progress, validation=state.add(*validator.validate(learner)))
                 ended = state.ending(settings)
             if folder is not None and (ended or folder.is_due()):
                 folder.keep(state)

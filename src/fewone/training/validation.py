@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
-import torch
-from torch import Tensor
-
-from fewone.episodes import Episodes, EvaluationPlan, Examples, Task
+from fewone.episodes import Episodes, EvaluationPlan, Task
 from fewone.errors import FewoneError
+from fewone.evaluation.balance import balance
 from fewone.evaluation.protocol import evaluation_mode, score_queries
 from fewone.learners import MetaLearner, query_loss
 from fewone.sampling import EpisodeSampler, count_normals
@@ -18,7 +16,7 @@ _TASKS_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
-class Judge:
+class Validator:
     """Fixed episodes of the validation tasks, drawn as a new task would be met: sampler has the target's share."""
 
     tasks: tuple[Task, ...]
@@ -30,7 +28,7 @@ class Judge:
         if not self.tasks:
             raise FewoneError("there is no validation task: the best weights cannot be chosen; add tasks to the split")
 
-    def judge(self, learner: MetaLearner) -> tuple[float, float]:
+    def validate(self, learner: MetaLearner) -> tuple[float, float]:
         """Mean query loss and accuracy, both class-balanced, mean over episodes."""
         loss, accuracy = 0.0, 0.0
         with evaluation_mode(learner):
@@ -77,12 +75,3 @@ class Judge:
 
 def _available(task: Task, size: int, support: int) -> int:
     return size - size // 2 if task.halves else size - support
-
-
-def balance(query: Examples) -> Examples:
-    """The same examples, weighted so that each class counts for half of its task (all, if it is alone)."""
-    weights = torch.zeros_like(query.weights)
-    for label in (0.0, 1.0):
-        own: Tensor = query.weights * (query.labels == label)
-        weights = weights + own / own.sum(-1, keepdim=True).clamp_min(torch.finfo(own.dtype).tiny)
-    return replace(query, weights=weights / weights.sum(-1, keepdim=True))

@@ -1,0 +1,84 @@
+"""fewone evaluate: a trained learner on the test tasks of its dataset, as a table and as rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from fewone.checkpoints import load_learner
+from fewone.episodes import TaskSplits
+from fewone.errors import FewoneError
+from fewone.evaluation import Interval, Summary, append
+from fewone.experiments import Experiment
+from fewone.experiments.run import judge_on_test, load_splits, restore_experiment
+from fewone.learners import MetaLearner
+
+COLUMNS: dict[str, str] = {
+    "accuracy": "accuracy (balanced)",
+    "auroc": "AUROC",
+    "pr_auc": "PR-AUC",
+    "f1": "F1",
+    "false_alarms": "false alarms",
+    "misses": "misses",
+}
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Judge a trained learner on the test tasks of its dataset."""
+
+    folder: tyro.conf.Positional[Path]
+    """Where `fewone train` wrote."""
+    results: Path | None = None
+    """A file of JSON lines to which the rows are added."""
+    data_dir: tuple[Path, ...] = ()
+    """Folders that hold the data (default: those that FEWONE_DATA names)."""
+    threads: int | None = None
+    """Threads of torch (default: as in training)."""
+
+
+def main(arguments: list[str]) -> int:
+    """Print the table, add the rows."""
+    chosen = tyro.cli(Arguments, prog="fewone evaluate", args=arguments)
+    learner, experiment, splits = open_trained(chosen.folder, chosen.data_dir, chosen.threads)
+    _, rows = judge_on_test(experiment, splits, learner, chosen.folder)
+    console = Console()
+    for row in rows:
+        title = f"{experiment.learner} on {experiment.dataset}, K={experiment.k}, seed {experiment.seed}"
+        counted = f"{row.summary.accuracy.units} tasks, {row.scores.episodes} episodes"
+        console.print(draw_table(f"{title}: each {row.level} ({counted})", row.summary))
+    if chosen.results is not None:
+        notice = append(chosen.results, *rows)
+        console.print(notice or f"{len(rows)} row(s) added to {chosen.results}", highlight=False, soft_wrap=True)
+    return 0
+
+
+def open_trained(
+    folder: Path, data_dirs: tuple[Path, ...], threads: int | None
+) -> tuple[MetaLearner, Experiment, TaskSplits]:
+    """A trained learner, its experiment, and the very data that it was trained on."""
+    learner, card = load_learner(folder)
+    experiment = restore_experiment(card.experiment, folder)
+    torch.set_num_threads(threads or experiment.training.threads)
+    splits = load_splits(experiment, data_dirs)
+    if splits.fingerprint != card.fingerprint:
+        raise FewoneError(
+            f"{folder}: trained on other data than these (fingerprint {card.fingerprint}, here"
+            f" {splits.fingerprint}); give the folder it was trained on with --data-dir"
+        )
+    return learner, experiment, splits
+
+
+def draw_table(title: str, summary: Summary) -> Table:
+    """Means in per cent with their 95 % intervals over tasks."""
+    table = Table("metric", "mean %", "95 % interval", title=title, title_justify="left")
+    for name, heading in COLUMNS.items():
+        value: Interval = getattr(summary, name)
+        bounds = "" if value.low is None or value.high is None else f"{100 * value.low:.1f} to {100 * value.high:.1f}"
+        table.add_row(heading, f"{100 * value.mean:.1f}", bounds)
+    return table
