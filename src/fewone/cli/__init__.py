@@ -18,6 +18,9 @@ VERBS: dict[str, str] = {
     "train": "meta-train a learner into a folder",
     "evaluate": "judge a trained learner on the test tasks",
     "analyze": "look inside a trained learner",
+    "sweep": "run every experiment of a file, on all cores or on a cluster",
+    "tune": "search the paper's grids on validation tasks",
+    "report": "the paper's tables beside ours, as a page",
 }
 
 

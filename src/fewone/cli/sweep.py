@@ -1,0 +1,68 @@
+"""fewone sweep: every experiment of a file, on all cores or on a cluster; again, to do what is missing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from fewone.experiments.grid import matches, read_grid
+from fewone.experiments.sweep import Backend, Outcome, plan, sweep
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Run every experiment of a TOML file that has no row in the results yet."""
+
+    grid: tyro.conf.Positional[Path]
+    """File of [[experiments]], such as paper/main.toml."""
+    filter: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE[,VALUE]...")] = ()
+    """Only experiments with these values, such as dataset=omniglot learner=oc-maml,maml k=10."""
+    jobs: int = 1
+    """Experiments at once."""
+    backend: Backend = "loky"
+    """Processes on this machine, or the workers of a Dask cluster."""
+    scheduler: str | None = None
+    """Address of the Dask scheduler, such as tcp://HOST:8786."""
+    results: Path = Path("results")
+    """Folder of the results; the rows go to RESULTS/GRID.jsonl."""
+    runs: Path = Path("runs")
+    """Folder of the trainings, one folder each; grids with the same experiment share it."""
+    data_dir: tuple[Path, ...] = ()
+    """Folders that hold the data (default: those that FEWONE_DATA names)."""
+    list: bool = False
+    """Only say what would be run."""
+
+
+def main(arguments: list[str]) -> int:
+    """The exit code is 1 if a job failed."""
+    chosen = tyro.cli(Arguments, prog="fewone sweep", args=arguments)
+    console = Console()
+    grid = read_grid(chosen.grid)
+    wanted = [experiment for experiment in grid.experiments if matches(experiment, chosen.filter)]
+    results = (chosen.results / f"{grid.name}.jsonl").absolute()
+    folders = tuple(folder.absolute() for folder in chosen.data_dir) or None
+    jobs = plan(wanted, chosen.runs.absolute(), results, folders)
+    console.print(
+        f"{grid.title}: {len(wanted)} experiments, {len(wanted) - len(jobs)} done, {len(jobs)} to run", highlight=False
+    )
+    if chosen.list:
+        for job in jobs:
+            console.print(f"  {job.name}", highlight=False)
+        return 0
+    failed: list[Outcome] = []
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task(grid.name, total=len(jobs))
+        for outcome in sweep(jobs, chosen.jobs, chosen.backend, chosen.scheduler):
+            failed += [outcome] if outcome.error else []
+            state = f"failed: {outcome.error}" if outcome.error else f"done in {outcome.seconds:.0f} s"
+            console.print(f"{outcome.job.name}: {state}", highlight=False, markup=False, soft_wrap=True)
+            bar.update(task, advance=1, description=f"{grid.name}, {len(failed)} failed" if failed else grid.name)
+    if failed:
+        console.print(f"{len(failed)} of {len(jobs)} jobs failed; run the same command to try them again")
+    return 1 if failed else 0

@@ -1,0 +1,171 @@
+"""Many experiments as jobs: on the cores of one machine or on a Dask cluster. What is done is skipped.
+
+A job is whole or not there: its rows are appended in one write, and only if no other worker was faster.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from joblib import Parallel, delayed, parallel_config
+from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+from fewone.errors import FewoneError
+from fewone.evaluation.results import Failure, append, find_origin, read
+from fewone.experiments.experiment import Experiment
+from fewone.experiments.run import run
+
+Backend = Literal["loky", "dask"]
+_TRIES = 2
+
+
+@dataclass(frozen=True)
+class Job:
+    """One experiment, the folder of its training, the file of its rows, and where the data are."""
+
+    experiment: Experiment
+    folder: Path
+    results: Path
+    data_dirs: tuple[Path, ...] | None = None
+
+    @property
+    def name(self) -> str:
+        e = self.experiment
+        return f"{e.dataset} {e.learner} K={e.k} seed={e.seed}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended: error is empty where it went well."""
+
+    job: Job
+    seconds: float
+    error: str = ""
+
+
+def identify(experiment: Experiment) -> str:
+    """A name for an experiment that changes with any of its settings."""
+    return hashlib.sha256(json.dumps(experiment.to_plain(), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def plan(
+    experiments: Sequence[Experiment], runs: Path, results: Path, data_dirs: tuple[Path, ...] | None = None
+) -> list[Job]:
+    """The jobs that are not done yet, in order."""
+    done = find_done(results)
+    return [
+        Job(experiment, runs / identify(experiment), results, data_dirs)
+        for experiment in experiments
+        if _plain_key(experiment) not in done
+    ]
+
+
+def find_done(results: Path) -> set[str]:
+    """The experiments that have rows in a results file."""
+    if not results.exists():
+        return set()
+    return {json.dumps(row.experiment, sort_keys=True) for row in read(results).rows}
+
+
+def _plain_key(experiment: Experiment) -> str:
+    return json.dumps(experiment.to_plain(), sort_keys=True)
+
+
+def sweep(
+    jobs: Sequence[Job], workers: int = 1, backend: Backend = "loky", scheduler: str | None = None
+) -> Iterator[Outcome]:
+    """Run the jobs and yield each outcome as it comes; a job that fails is recorded and the others go on.
+
+    A process that dies takes its neighbours' jobs with it: they are started again, and a job whose process died
+    twice is recorded as failed.
+    """
+    pending = {job.folder: job for job in jobs}
+    with _workers(workers, backend, scheduler):
+        while pending:
+            try:
+                for outcome in Parallel(n_jobs=workers, return_as="generator_unordered", batch_size=1)(
+                    delayed(_work)(job) for job in list(pending.values())
+                ):
+                    del pending[outcome.job.folder]
+                    yield outcome
+            except _deaths(backend):
+                yield from _sort_out(pending)
+
+
+def _deaths(backend: Backend) -> tuple[type[Exception], ...]:
+    """How each backend says that a worker process died under its jobs."""
+    if backend == "loky":
+        return (TerminatedWorkerError,)
+    from distributed.scheduler import KilledWorker
+
+    return (KilledWorker,)
+
+
+@contextmanager
+def _workers(workers: int, backend: Backend, scheduler: str | None) -> Iterator[None]:
+    if backend == "loky":
+        with parallel_config(backend="loky", n_jobs=workers, inner_max_num_threads=1):
+            yield
+        return
+    if scheduler is None:
+        raise FewoneError("the backend dask needs the address of a scheduler; give --scheduler tcp://HOST:8786")
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise FewoneError("the backend dask is not installed; pip install 'fewone[cluster]'") from error
+    try:
+        client = Client(scheduler, timeout=10)  # type: ignore[no-untyped-call]
+    except (OSError, TimeoutError, ValueError) as error:
+        raise FewoneError(
+            f"no Dask scheduler answers at {scheduler} within 10 s; start one with: dask scheduler"
+        ) from error
+    with client, parallel_config(backend="dask", n_jobs=workers):
+        yield
+
+
+def _work(job: Job) -> Outcome:
+    """One job in a worker process: the rows, or the record of its failure, and how it ended."""
+    started, started_cpu = time.perf_counter(), time.process_time()
+    try:
+        _count_try(job)
+        if _plain_key(job.experiment) not in find_done(job.results):
+            run(job.experiment, job.folder, job.data_dirs, job.results)
+        error = ""
+    except Exception as problem:
+        error = str(problem) if isinstance(problem, FewoneError) else traceback.format_exc(limit=-3).strip()
+        _record_failure(job, error, time.perf_counter() - started, time.process_time() - started_cpu)
+    return Outcome(job, time.perf_counter() - started, error)
+
+
+def _record_failure(job: Job, error: str, seconds: float, cpu_seconds: float) -> None:
+    origin = find_origin("", seconds, cpu_seconds)
+    append(job.results, Failure(job.experiment.to_plain(), job.experiment.seed, error, origin))
+
+
+def _count_try(job: Job) -> None:
+    job.folder.mkdir(parents=True, exist_ok=True)
+    with (job.folder / "tries").open("ab") as file:
+        file.write(b"x")
+
+
+def _sort_out(pending: dict[Path, Job]) -> Iterator[Outcome]:
+    """After a death: jobs that were finished meanwhile are dropped, jobs that died too often are given up."""
+    for folder, job in list(pending.items()):
+        tries = folder / "tries"
+        if _plain_key(job.experiment) in find_done(job.results):
+            del pending[folder]
+            yield Outcome(job, 0.0)
+        elif tries.exists() and tries.stat().st_size >= _TRIES:
+            error = f"its process died {tries.stat().st_size} times (killed, or out of memory)"
+            tries.unlink()
+            _record_failure(job, error, 0.0, 0.0)
+            del pending[folder]
+            yield Outcome(job, 0.0, error)

@@ -1,0 +1,93 @@
+"""Curves as SVG: validation accuracy against work, test accuracy against K and against the share of anomalies."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fewone.reporting.findings import Evidence, Finding
+
+
+@dataclass(frozen=True)
+class Line:
+    """One labelled curve."""
+
+    label: str
+    points: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A titled plot as SVG text."""
+
+    title: str
+    svg: str
+
+
+def draw_curves(evidence: Evidence) -> tuple[Figure, ...]:
+    """Every curve for which there are points."""
+    figures = []
+    for dataset in sorted({str(training.experiment["dataset"]) for training in evidence.trainings}):
+        trainings = [t for t in evidence.trainings if t.experiment["dataset"] == dataset and len(t.history) > 1]
+        for x_label, key in (("iterations", "iteration"), ("CPU minutes", "cpu_seconds")):
+            divisor = 60 if key == "cpu_seconds" else 1
+            lines = [
+                Line(
+                    f"{t.experiment['learner']} K={t.experiment['k']} seed {t.seed}",
+                    tuple((getattr(p, key) / divisor, 100 * p.accuracy) for p in t.history),
+                )
+                for t in trainings
+            ]
+            if lines:
+                figures.append(_draw(f"{dataset}: validation accuracy against {x_label}", x_label, lines))
+    figures += _draw_along(evidence, "K", lambda finding: finding.k)
+    figures += _draw_along(evidence, "anomalies in the support, %", lambda finding: finding.support_cir)
+    return tuple(figures)
+
+
+def _draw_along(evidence: Evidence, x_label: str, place: Any) -> list[Figure]:
+    """Test accuracy where one learner was judged at three or more places of an axis."""
+    figures = []
+    for dataset in sorted({finding.dataset for finding in evidence.findings}):
+        found = [f for f in evidence.findings if f.dataset == dataset and f.level == "example"]
+        lines = []
+        for learner, threshold in sorted({(f.learner, f.threshold) for f in found}):
+            mine = [f for f in found if f.learner == learner and f.threshold == threshold]
+            fixed = [f for f in mine if _others_equal(f, mine, x_label)]
+            points = sorted({place(f): 100 * f.summary.accuracy.mean for f in fixed}.items())
+            if len(points) >= 3:
+                lines.append(Line(f"{learner} ({threshold} threshold)", tuple(points)))
+        if lines:
+            figures.append(_draw(f"{dataset}: test accuracy against {x_label}", x_label, lines))
+    return figures
+
+
+def _others_equal(finding: Finding, findings: Sequence[Finding], x_label: str) -> bool:
+    """Along K the support is one-class; along the anomalous share K is the most frequent one."""
+    if x_label == "K":
+        return finding.support_cir == 0
+    sizes = [f.k for f in findings]
+    return finding.k == max(set(sizes), key=sizes.count)
+
+
+def _draw(title: str, x_label: str, lines: Sequence[Line]) -> Figure:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    with pyplot.rc_context({"svg.hashsalt": "fewone", "svg.fonttype": "none", "font.size": 9}):
+        figure, axes = pyplot.subplots(figsize=(6.4, 3.4), layout="constrained")
+        for line in lines:
+            horizontal, vertical = zip(*line.points, strict=True)
+            axes.plot(horizontal, vertical, marker="o" if len(line.points) < 12 else "", label=line.label, lw=1.2)
+        axes.set(xlabel=x_label, ylabel="balanced accuracy, %")
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize=7, frameon=False)
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+        pyplot.close(figure)
+    text = buffer.getvalue()
+    return Figure(title, text[text.index("<svg") :])

@@ -1,0 +1,128 @@
+"""Rows -> findings: all seeds of one experiment together, with where each row stands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fewone.errors import FewoneError
+from fewone.evaluation.results import Cosine, Failure, Level, Row, Threshold, Training, read
+from fewone.evaluation.scores import Interval, Summary, average_seeds, interval
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a row stands: the file and the number of the row in it, from 1."""
+
+    file: str
+    number: int
+
+    @property
+    def anchor(self) -> str:
+        return f"row-{self.file.removesuffix('.jsonl')}-{self.number}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One experiment over its seeds, at one level and threshold: the summary's intervals are over units (tasks)."""
+
+    experiment: dict[str, Any]
+    level: Level
+    threshold: Threshold
+    rows: tuple[Row, ...]
+    places: tuple[Place, ...]
+    summary: Summary
+
+    @property
+    def seeds(self) -> int:
+        return len({row.seed for row in self.rows})
+
+    @property
+    def cpu_minutes(self) -> float:
+        """Training and judging, mean over the seeds."""
+        return sum(row.origin.cpu_seconds for row in self.rows) / len(self.rows) / 60
+
+    @property
+    def learner(self) -> str:
+        return str(self.experiment["learner"])
+
+    @property
+    def dataset(self) -> str:
+        return str(self.experiment["dataset"])
+
+    @property
+    def k(self) -> int:
+        return int(self.experiment["k"])
+
+    @property
+    def normed(self) -> bool:
+        return bool(self.experiment["network"]["norm"] != "none")
+
+    @property
+    def support_cir(self) -> int:
+        """Per cent of anomalies in the support at test."""
+        return round(100 * (1 - float(self.experiment["test_normal_share"])))
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Everything that the results files hold."""
+
+    findings: tuple[Finding, ...]
+    trainings: tuple[Training, ...]
+    cosines: tuple[tuple[Cosine, Interval], ...]
+    failures: tuple[Failure, ...]
+    notices: tuple[str, ...]
+
+    def validation_loss(self, finding: Finding) -> float | None:
+        """The lowest validation loss of the finding's trainings, mean over seeds; None where none was kept."""
+        key = _key(finding.experiment)
+        lowest = [min(p.loss for p in t.history) for t in self.trainings if t.history and _key(t.experiment) == key]
+        return sum(lowest) / len(lowest) if lowest else None
+
+
+def collect(folder: Path) -> Evidence:
+    """All test rows under a folder of *.jsonl files, the newest of each experiment and seed."""
+    files = sorted(folder.glob("*.jsonl"))
+    if not files:
+        raise FewoneError(f"{folder}: no results (*.jsonl) are there; make some with fewone sweep or fewone evaluate")
+    rows: list[tuple[Row, Place]] = []
+    trainings: list[Training] = []
+    cosines: list[Cosine] = []
+    failures: list[Failure] = []
+    notices: list[str] = []
+    for file in files:
+        reading = read(file)
+        rows += [(row, Place(file.name, number)) for number, row in enumerate(reading.rows, start=1)]
+        trainings += reading.trainings
+        cosines += reading.cosines
+        failures += reading.failures
+        notices += [reading.notice] if reading.notice else []
+    return Evidence(
+        tuple(_gather([(row, place) for row, place in rows if row.split == "test"])),
+        tuple(trainings),
+        tuple((cosine, interval(cosine.values)) for cosine in cosines),
+        tuple(failures),
+        tuple(notices),
+    )
+
+
+def _gather(rows: Sequence[tuple[Row, Place]]) -> Iterable[Finding]:
+    groups: dict[tuple[str, str, str], dict[int, tuple[Row, Place]]] = {}
+    for row, place in sorted(rows, key=lambda item: item[0].origin.timestamp):
+        # A later row of the same seed replaces an earlier one: the experiment was run again.
+        groups.setdefault((_key(row.experiment), row.level, row.threshold), {})[row.seed] = (row, place)
+    for group in groups.values():
+        kept = [group[seed] for seed in sorted(group)]
+        chosen, places = tuple(row for row, _ in kept), tuple(place for _, place in kept)
+        summary = average_seeds([row.scores for row in chosen]).summarize()
+        first = chosen[0]
+        yield Finding(first.experiment, first.level, first.threshold, chosen, places, summary)
+
+
+def _key(experiment: dict[str, Any]) -> str:
+    """What makes two runs the same experiment: everything but the seed."""
+    return json.dumps({name: value for name, value in experiment.items() if name != "seed"}, sort_keys=True)

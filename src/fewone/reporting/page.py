@@ -1,0 +1,131 @@
+"""Tables and curves -> one self-contained HTML page, and the same tables in Markdown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.resources import files
+
+from jinja2 import Environment, StrictUndefined
+
+from fewone.reporting.curves import Figure, draw_curves
+from fewone.reporting.findings import Evidence, Finding
+from fewone.reporting.tables import Cell, Table, build_dataset_tables, build_paper_tables
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that the page shows."""
+
+    paper: tuple[Table, ...]
+    datasets: tuple[Table, ...]
+    figures: tuple[Figure, ...]
+    evidence: Evidence
+
+    @property
+    def core_hours(self) -> float:
+        """What all shown rows cost together: training and judging, each training once."""
+        spent = {
+            (json.dumps(row.experiment, sort_keys=True), row.seed): row.origin.cpu_seconds
+            for finding in self.evidence.findings
+            for row in finding.rows
+        }
+        return sum(spent.values()) / 3600
+
+    @property
+    def open_cells(self) -> int:
+        return sum(table.wanted - table.filled for table in self.paper)
+
+    @property
+    def wanted_cells(self) -> int:
+        return sum(table.wanted for table in self.paper)
+
+
+def build_report(evidence: Evidence) -> Report:
+    return Report(build_paper_tables(evidence), build_dataset_tables(evidence), draw_curves(evidence), evidence)
+
+
+def render_html(report: Report) -> str:
+    """The page: no script, no network, every number a link to the row that made it."""
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["show"] = show_cell
+    environment.filters["describe"] = _describe_row
+    template = files("fewone.reporting").joinpath("report.html.jinja").read_text(encoding="utf-8")
+    when = datetime.now(UTC).strftime("%Y-%m-%d")
+    return environment.from_string(template).render(report=report, when=when)
+
+
+def _describe_row(finding: Finding, index: int) -> str:
+    """What stands behind a number, without the values per unit."""
+    row = finding.rows[index]
+    return json.dumps(
+        {"experiment": row.experiment, "summary": asdict(row.summary), "origin": asdict(row.origin)}, indent=1
+    )
+
+
+def show_cell(cell: Cell) -> str:
+    """Our number with its interval, in the unit of the table."""
+    if cell.ours is None:
+        return "not run"
+    digits = 2 if cell.published is not None and abs(cell.published) <= 1 else 1
+    text = f"{cell.ours.mean:.{digits}f}"
+    if cell.ours.low is not None and cell.ours.high is not None:
+        text += f" ± {(cell.ours.high - cell.ours.low) / 2:.{digits}f}"
+    return text
+
+
+def render_markdown(report: Report) -> str:
+    """The same tables as Markdown: the paper's number, then ours with its interval, seeds and difference."""
+    parts = [
+        "# Results",
+        "",
+        "Made by `fewone report`; every number comes from a row in `results/`. In the paper's tables a cell reads"
+        " *paper* / **ours** ± half of the 95 % interval over test tasks (seeds); ▲ above the paper's number, ▼ below,"
+        " both only where the paper's number lies outside of the interval, ≈ within it; · not run yet."
+        f" Together the rows cost {report.core_hours:.1f} core-hours; {report.wanted_cells - report.open_cells} of"
+        f" {report.wanted_cells} published cells are filled.",
+    ]
+    for table in report.paper:
+        if table.filled:
+            parts += ["", f"## {table.title}", "", *_markdown_paper(table)]
+        else:
+            parts += ["", f"## {table.title}", "", f"None of its {table.wanted} cells has been run yet."]
+    parts += ["", "# Every method, by dataset", "", "Per cent, mean ± half of the 95 % interval over test tasks."]
+    for table in report.datasets:
+        parts += ["", f"## {table.title}", "", *_markdown_dataset(table)]
+    return "\n".join(parts) + "\n"
+
+
+_MARKS = {"better": "▲", "worse": "▼", "within": "≈", "open": "", "new": ""}
+
+
+def _markdown_paper(table: Table) -> list[str]:
+    lines = [_line(["", *table.columns]), _line(["---"] * (1 + len(table.columns)))]
+    for label, cells in table.rows:
+        shown = []
+        for cell in cells:
+            if cell is None:
+                shown.append("")
+            elif cell.ours is None:
+                shown.append(f"{cell.published:g} / ·")
+            else:
+                auroc = "" if cell.auroc is None else f", AUROC {cell.auroc:.1f}"
+                shown.append(f"{cell.published:g} / **{show_cell(cell)}** {_MARKS[cell.verdict]} ({cell.seeds}{auroc})")
+        lines.append(_line([label, *shown]))
+    return lines
+
+
+def _markdown_dataset(table: Table) -> list[str]:
+    lines = [_line(["method", *table.columns, "seeds", "CPU min"]), _line(["---"] * (3 + len(table.columns)))]
+    for label, cells in table.rows:
+        first = next(cell for cell in cells if cell is not None)
+        notes = f" ({'; '.join(first.notes)})" if first.notes else ""
+        shown = ["" if cell is None else show_cell(cell) for cell in cells]
+        lines.append(_line([label + notes, *shown, str(first.seeds), f"{first.cpu_minutes:.1f}"]))
+    return lines
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"

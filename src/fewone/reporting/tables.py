@@ -1,0 +1,196 @@
+"""Findings and the paper's numbers -> tables of cells, each with what is published, what we have and a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from fewone.evaluation.scores import Interval, average_seeds, compare
+from fewone.reporting.findings import Evidence, Finding, Place
+from fewone.reporting.published import TITLES, Published, read_published
+
+Verdict = Literal["better", "within", "worse", "open", "new"]
+CONTROL = "no-support"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number beside the paper's, both in the paper's unit; verdict: the paper's value against our interval."""
+
+    published: float | None
+    ours: Interval | None
+    verdict: Verdict
+    auroc: float | None = None
+    seeds: int = 0
+    cpu_minutes: float = 0.0
+    places: tuple[Place, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells under columns; a row without a cell in a column has None there."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[Cell | None, ...]], ...]
+
+    @property
+    def filled(self) -> int:
+        return sum(cell is not None and cell.ours is not None for _, cells in self.rows for cell in cells)
+
+    @property
+    def wanted(self) -> int:
+        return sum(cell is not None for _, cells in self.rows for cell in cells)
+
+
+def build_paper_tables(evidence: Evidence) -> tuple[Table, ...]:
+    """Each table of the paper, as published, with our findings in the same places."""
+    return tuple(_build_paper_table(table, evidence) for table in TITLES)
+
+
+def _build_paper_table(name: str, evidence: Evidence) -> Table:
+    numbers = [number for number in read_published() if number.table == name]
+    columns = tuple(dict.fromkeys(_column(number) for number in numbers))
+    labels = tuple(dict.fromkeys(_label(number) for number in numbers))
+    placed = {(_label(number), _column(number)): number for number in numbers}
+    rows = []
+    for label in labels:
+        found = [placed.get((label, column)) for column in columns]
+        rows.append((label, tuple(None if number is None else _fill(number, evidence) for number in found)))
+    return Table(TITLES[name], columns, tuple(rows))
+
+
+def _column(number: Published) -> str:
+    return number.dataset if number.k is None else f"{number.dataset}, K={number.k}"
+
+
+def _label(number: Published) -> str:
+    norm = {"yes": " (BN)", "no": "", "best": ""}[number.batch_norm]
+    return f"{number.model}{norm}" + (f" (c = {number.support_cir} %)" if number.support_cir else "")
+
+
+def _fill(number: Published, evidence: Evidence) -> Cell:
+    if number.metric == "gradient_cosine":
+        return _fill_cosine(number, evidence)
+    candidates = [finding for finding in evidence.findings if _answers(finding, number)]
+    if not candidates:
+        return Cell(number.value, None, "open")
+    finding = choose(candidates, evidence)
+    metric = finding.summary.f1 if number.metric == "f1_pct" else finding.summary.accuracy
+    ours = scale(metric)
+    return Cell(
+        number.value,
+        ours,
+        judge(number.value, ours),
+        100 * finding.summary.auroc.mean,
+        finding.seeds,
+        finding.cpu_minutes,
+        finding.places,
+    )
+
+
+def _fill_cosine(number: Published, evidence: Evidence) -> Cell:
+    """Cosines at K=10, the latest where there are several."""
+    found = [
+        (cosine, value)
+        for cosine, value in evidence.cosines
+        if cosine.experiment["learner"] == number.learner
+        and cosine.experiment["dataset"] == number.dataset
+        and cosine.experiment["k"] == 10
+    ]
+    if not found:
+        return Cell(number.value, None, "open")
+    cosine, value = max(found, key=lambda item: item[0].origin.timestamp)
+    return Cell(number.value, value, judge(number.value, value), None, 1, cosine.origin.cpu_seconds / 60)
+
+
+def _answers(finding: Finding, number: Published) -> bool:
+    norm_fits = number.batch_norm == "best" or finding.normed == (number.batch_norm == "yes")
+    return (
+        finding.learner == number.learner
+        and finding.dataset == number.dataset
+        and finding.k == number.k
+        and finding.support_cir == number.support_cir
+        and finding.threshold == "own"
+        and finding.level == "example"
+        and norm_fits
+    )
+
+
+def choose(candidates: Sequence[Finding], evidence: Evidence) -> Finding:
+    """Of several settings the one with the lowest validation loss (never by test), or else the latest."""
+    losses = [(evidence.validation_loss(finding), finding) for finding in candidates]
+    if all(loss is not None for loss, _ in losses):
+        return min(losses, key=lambda item: item[0] if item[0] is not None else 0.0)[1]
+    return max(candidates, key=lambda finding: max(row.origin.timestamp for row in finding.rows))
+
+
+def scale(value: Interval) -> Interval:
+    """A share as per cent."""
+    low = None if value.low is None else 100 * value.low
+    high = None if value.high is None else 100 * value.high
+    return Interval(100 * value.mean, low, high, value.units)
+
+
+def judge(published: float, ours: Interval) -> Verdict:
+    """Better or worse only where the paper's number lies outside of our 95 % interval over tasks."""
+    low = ours.mean if ours.low is None else ours.low
+    high = ours.mean if ours.high is None else ours.high
+    return "better" if published < low else "worse" if published > high else "within"
+
+
+def build_dataset_tables(evidence: Evidence) -> tuple[Table, ...]:
+    """One table per dataset and level: every method, its thresholds, and whether it beats the control."""
+    keys = sorted({(finding.dataset, finding.level) for finding in evidence.findings})
+    return tuple(_build_dataset_table(dataset, level, evidence) for dataset, level in keys)
+
+
+METRIC_COLUMNS = ("accuracy", "auroc", "pr_auc", "f1", "false_alarms", "misses")
+
+
+def _build_dataset_table(dataset: str, level: str, evidence: Evidence) -> Table:
+    found = [f for f in evidence.findings if f.dataset == dataset and f.level == level]
+    controls = {f.k: f for f in found if f.learner == CONTROL and f.threshold == "own"}
+    rows = []
+    for finding in sorted(found, key=lambda f: (f.k, -f.summary.accuracy.mean)):
+        notes = _compare_with_control(finding, controls.get(finding.k))
+        cells = [
+            Cell(
+                None,
+                scale(getattr(finding.summary, metric)),
+                "new",
+                None,
+                finding.seeds,
+                finding.cpu_minutes,
+                finding.places,
+                notes if metric == "accuracy" else (),
+            )
+            for metric in METRIC_COLUMNS
+        ]
+        rows.append((_describe(finding), tuple(cells)))
+    title = f"{dataset}, {'per example' if level == 'example' else 'per run (all stretches of a recording together)'}"
+    return Table(title, METRIC_COLUMNS, tuple(rows))
+
+
+def _describe(finding: Finding) -> str:
+    norm = ", BN" if finding.normed else ""
+    share = f", c = {finding.support_cir} %" if finding.support_cir else ""
+    front = finding.experiment["network"].get("front_end", "none")
+    front = "" if front == "none" else f", {front}"
+    threshold = "" if finding.threshold == "own" else ", calibrated threshold"
+    return f"{finding.learner} K={finding.k}{norm}{front}{share}{threshold}"
+
+
+def _compare_with_control(finding: Finding, control: Finding | None) -> tuple[str, ...]:
+    """A note where the support taught a method nothing: the paired difference to the control is not above 0."""
+    if control is None or finding.learner == CONTROL:
+        return ()
+    ours = average_seeds([row.scores for row in finding.rows])
+    theirs = average_seeds([row.scores for row in control.rows])
+    if set(ours.units) != set(theirs.units) or ours.episodes != theirs.episodes:
+        return ()
+    difference = compare(ours, theirs).accuracy
+    bound = difference.mean if difference.low is None else difference.low
+    return () if bound > 0 else ("does not beat the control that never sees the support",)
