@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fewone.detector.recordings import join_scores, score_steps, stream_windows, windows
 from fewone.errors import InputError
-from fewone.recordings import join_scores, score_steps, stream_windows, windows
 
 
 def naive_starts(length: int, window: int, stride: int) -> list[int]:

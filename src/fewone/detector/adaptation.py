@@ -1,0 +1,104 @@
+"""A learner and a user's support -> one module: values in, anomaly logits out. The detector scores with it, the export
+writes it. Enters: values (n, *shape) as the user has them. Leaves: logits (n,), above 0 = anomalous.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from fewone.calibration import Adapting
+from fewone.episodes import NORMAL, Examples, Moments, Preparation
+from fewone.learners import LearnerSettings, MetaLearner, Scorer
+from fewone.learners.plda import build_plda
+from fewone.networks import NetworkSettings
+
+TABLE_WITHIN = 0.05
+"""The share of a table's variance that is taken to be within what is normal."""
+
+
+@dataclass(frozen=True)
+class Support:
+    """What a detector was fitted on: values (K, *shape) as given, labels (K,) 0 normal and 1 known anomaly."""
+
+    values: Tensor
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def normals(self) -> Tensor:
+        return self.values[self.labels == NORMAL]
+
+    def joined(self, more: Support) -> Support:
+        return Support(torch.cat([self.values, more.values]), torch.cat([self.labels, more.labels]))
+
+
+class Adapted(nn.Module):
+    """Preparation, standardisation by the normals of the support, and the adapted scorer, in one module."""
+
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(self, scorer: Scorer, preparation: Preparation, moments: Moments | None) -> None:
+        """Moments shaped (1, channels, 1, ...)."""
+        super().__init__()
+        self.scorer = scorer
+        self.preparation = preparation
+        self.standardizes = moments is not None
+        if moments is not None:
+            self.register_buffer("mean", moments.mean)
+            self.register_buffer("deviation", moments.deviation)
+
+    def forward(self, values: Tensor) -> Tensor:
+        """values (n, *shape) -> logits (n,)."""
+        logits: Tensor = self.scorer(self.prepare(values).unsqueeze(0)).squeeze(0)
+        return logits
+
+    def prepare(self, values: Tensor) -> Tensor:
+        """Values as given -> inputs of the scorer, (n, *shape)."""
+        inputs = self.preparation(values)
+        return Moments(self.mean, self.deviation).apply(inputs) if self.standardizes else inputs
+
+
+@torch.no_grad()
+def adapt_to(learner: Adapting, preparation: Preparation, support: Support) -> Adapted:
+    """The learner adapted to one support."""
+    inputs, moments = preparation(support.values), None
+    if preparation.standardize:
+        moments = Moments.of(preparation(support.normals), space=inputs.dim() - 2)
+        inputs = moments.apply(inputs)
+    examples = Examples.of(inputs.unsqueeze(0), support.labels.to(inputs.dtype).unsqueeze(0))
+    return Adapted(learner.adapt(examples), preparation, moments).eval()
+
+
+@torch.no_grad()
+def leave_one_out(learner: Adapting, preparation: Preparation, support: Support) -> Tensor:
+    """The logit of each normal when all the others are the support, (K,); K = 1 has no others: empty."""
+    positions = (support.labels == NORMAL).nonzero().flatten().tolist()
+    if len(positions) < 2:
+        return support.values.new_zeros(0)
+    kept = torch.ones(len(support), dtype=torch.bool)
+    logits = []
+    for position in positions:
+        kept[position] = False
+        adapted = adapt_to(learner, preparation, Support(support.values[kept], support.labels[kept]))
+        kept[position] = True
+        logits.append(adapted(support.values[position : position + 1]))
+    return torch.cat(logits)
+
+
+def plain_learner(width: int) -> MetaLearner:
+    """The learner for tables of any width that needs no training: the Bayesian head on the columns themselves."""
+    settings = LearnerSettings(dimensions=0)
+    learner = build_plda(settings, NetworkSettings(architecture="identity"), (width,)).double()
+    state = learner.state_dict()
+    state["within_logit"] = torch.full_like(state["within_logit"], TABLE_WITHIN).logit()
+    # Columns arrive in units of the normals' deviation; the head wants a total variance of 1, of which they are a part.
+    state["last_norm.running_variance"] = torch.full_like(state["last_norm.running_variance"], 1.0 / TABLE_WITHIN)
+    state["log_scale"] = torch.zeros_like(state["log_scale"])
+    learner.load_state_dict(state)
+    return learner.eval()

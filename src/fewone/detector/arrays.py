@@ -1,0 +1,127 @@
+"""What people bring -> tensors. Enters: numpy, torch, pandas, lists. Leaves: values (n, *shape), channels first.
+
+Never resizes, resamples or fills: what does not fit is refused, with what was expected and what was got.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fewone.errors import InputError
+
+Values = NDArray[Any]
+
+
+def as_array(values: object, name: str = "X") -> Values:
+    """Numbers of any kind and container -> a float array with an axis of examples; float64 stays, all else float32."""
+    array = _read(values, name)
+    if array.dtype.kind == "c":
+        raise InputError(f"{name}: Complex data not supported, got {array.dtype}")
+    if array.dtype.kind == "O":
+        array = _from_objects(array, name)
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"{name}: numbers are expected, got values of type {array.dtype}")
+    if array.ndim == 0:
+        raise InputError(f"{name}: an array of examples is expected, got the single number {array}")
+    floats = array.astype(np.float64 if array.dtype == np.float64 else np.float32, copy=False)
+    finite = _finite(floats)
+    if not finite.all():
+        raise InputError(
+            f"{name}: {int((~finite).sum())} of {len(floats)} examples hold NaN or infinity, the first is example"
+            f" {int(np.argmin(finite))}; leave them out or fill them"
+        )
+    return floats
+
+
+def arrange(array: Values, shape: tuple[int, ...], name: str = "X") -> Tensor:
+    """Examples as people lay them out -> (n, *shape), channels first.
+
+    shape (channels, length) takes (n, channels, length) and, for one channel, (n, length); shape (channels, height,
+    width) takes (n, height, width, channels), (n, channels, height, width) and, for one channel, (n, height, width).
+    """
+    channels, *space = shape
+    rest = array.shape[1:]
+    if len(space) == 2 and rest == (*space, channels):
+        array = np.moveaxis(array, -1, 1)
+    elif channels == 1 and rest == tuple(space):
+        array = array[:, None]
+    elif rest != shape:
+        raise InputError(f"{name}: {_expected(shape)} expected, got {array.shape}{_advice(array.shape, shape)}")
+    return torch.from_numpy(np.require(array, requirements=["C", "W"]))
+
+
+def check_range(array: Values, scale: float, name: str = "X") -> None:
+    """Refuse pictures in 0..1 for a model of pictures in 0..255 (scale 1/255), to which all of them look black."""
+    if array.size and scale < 0.1 and 0 < np.abs(array).max() <= 1:
+        raise InputError(f"{name}: values up to {1 / scale:g} expected, got none above 1; multiply by {1 / scale:g}")
+
+
+def as_labels(y: object, count: int) -> NDArray[np.float64] | None:
+    """y of `count` examples: 1 for known anomalies (y = -1), 0 for normals (y = +1); None where y tells nothing."""
+    if y is None:
+        return None
+    labels = np.asarray(y)
+    if labels.shape != (count,):
+        raise InputError(f"y: one label per example expected, shape ({count},), got {labels.shape}")
+    found = set(np.unique(labels).tolist())
+    if not found <= {1, -1}:
+        if -1 in found:
+            raise InputError(f"y: +1 (normal) and -1 (known anomaly) expected, got {sorted(found)[:5]}")
+        return None
+    if found == {-1}:
+        raise InputError(f"y: all {count} examples are known anomalies (-1); at least one normal (+1) is needed")
+    anomalous: NDArray[np.float64] = (labels == -1).astype(np.float64)
+    return anomalous
+
+
+def _read(values: object, name: str) -> Values:
+    if isinstance(values, torch.Tensor):
+        detached = values.detach().cpu()
+        return (detached.float() if detached.dtype == torch.bfloat16 else detached).numpy()
+    if isinstance(values, (str, bytes, dict)) or values is None:
+        raise InputError(f"{name}: an array of examples is expected, got {type(values).__name__}")
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        shapes = sorted({np.shape(one) for one in values})[:4] if isinstance(values, (list, tuple)) else error
+        raise InputError(f"{name}: all examples must have one shape, got {shapes}") from error
+
+
+def _finite(floats: Values) -> NDArray[np.bool_]:
+    """Which examples hold only finite numbers, (n,); block by block, so that memory stays flat."""
+    flat = floats.reshape(len(floats), -1)
+    at_once = max(1, (1 << 20) // max(1, flat.shape[1]))
+    blocks = [np.isfinite(flat[first : first + at_once]).all(axis=1) for first in range(0, len(flat), at_once)]
+    return np.concatenate(blocks) if blocks else np.ones(0, bool)
+
+
+def _from_objects(array: Values, name: str) -> Values:
+    try:
+        return array.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name}: numbers are expected, {error}") from error
+
+
+def _expected(shape: tuple[int, ...]) -> str:
+    channels, *space = shape
+    inside = ", ".join(map(str, space))
+    if len(space) == 2:
+        return f"(n, {inside})" if channels == 1 else f"(n, {inside}, {channels})"
+    return f"(n, {inside})" if channels == 1 else f"(n, {channels}, {inside})"
+
+
+def _advice(got: tuple[int, ...], shape: tuple[int, ...]) -> str:
+    """What to do about a shape that is nearly right."""
+    channels, *space = shape
+    if got == shape or (channels == 1 and got == tuple(space)):
+        return "; this is one example: give X[None]"
+    if len(space) == 1 and got[1:] == (space[0], channels):
+        return "; channels come before time steps: give X.transpose(0, 2, 1)"
+    if len(space) == 1 and len(got) <= 2 and got[0] > 4 * space[0]:
+        return "; for a long recording use fewone.windows or score_series"
+    return ""

@@ -1,0 +1,296 @@
+"""K normals -> a scikit-learn outlier detector, over any learner. The sign flips here and nowhere else.
+
+Inside, higher is more anomalous and 0 is the threshold; outside, positive is normal.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, overload
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, OutlierMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
+
+from fewone.calibration import Adapting, Calibrated, CalibrationMap
+from fewone.checkpoints import ModelCard
+from fewone.detector.adaptation import Adapted, Support, adapt_to, leave_one_out, plain_learner
+from fewone.detector.arrays import arrange, as_array, as_labels, check_range
+from fewone.detector.explanation import explain
+from fewone.detector.files import Delivery, write_detector
+from fewone.detector.recordings import SeriesScores, join_scores, score_steps, stream_windows
+from fewone.detector.support_report import SupportReport, report_support
+from fewone.detector.thresholds import Scores, average_groups, find_group_thresholds, find_threshold
+from fewone.episodes import Preparation
+from fewone.errors import FewoneError, InputError
+from fewone.learners import MetaLearner
+from fewone.zoo import advise
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+BLOCK_VALUES = 1 << 17
+"""Examples are scored in blocks of about this many values: memory stays flat and a block stays in the cache."""
+
+
+class FewShotDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]
+    """An anomaly detector for a new machine or class from a few normal examples.
+
+    Parameters
+    ----------
+    learner : a meta-trained learner; None takes plain tables (n, columns) with the Bayesian head on the columns.
+    card : what the learner was trained for: the shape of its inputs and how they are prepared. None: X is handed to the
+        learner as it is, (n, *shape); tables of the default learner are standardised by their normals.
+    calibration : what held-out tasks say of the learner's scores; makes them log-odds and false_alarm_rate possible
+        with few normals.
+    false_alarm_rate : the share of normals that may be called anomalous; None keeps the learner's own threshold.
+    sampling_rate : of your series in Hz; refused where the model was trained for another one.
+
+    Attributes
+    ----------
+    offset_ : decision_function = score_samples - offset_.
+    support_size_ : K, the number of normals fitted on.
+    n_features_in_ : the size of the second axis of X in `fit`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fewone import FewShotDetector
+    >>> normals = np.random.default_rng(0).normal(size=(20, 3))
+    >>> FewShotDetector().fit(normals).predict([[0.0, 0.0, 0.0], [9.0, -9.0, 9.0]])
+    array([ 1, -1])
+    """
+
+    def __init__(
+        self,
+        learner: MetaLearner | None = None,
+        *,
+        card: ModelCard | None = None,
+        calibration: CalibrationMap | None = None,
+        false_alarm_rate: float | None = None,
+        sampling_rate: float | None = None,
+    ) -> None:
+        self.learner = learner
+        self.card = card
+        self.calibration = calibration
+        self.false_alarm_rate = false_alarm_rate
+        self.sampling_rate = sampling_rate
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:  # noqa: N803
+        """Adapt to the normals X; y marks a few known anomalies with -1 (and normals with +1)."""
+        self._check_dials()
+        return self._adapt(self._read_support(X, y, first=True))
+
+    def partial_fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:  # noqa: N803
+        """Add more normals: the same as `fit` on all of them."""
+        if not hasattr(self, "support_"):
+            return self.fit(X, y)
+        self._check_dials()
+        return self._adapt(self.support_.joined(self._read_support(X, y, first=False)))
+
+    def score_samples(self, X: ArrayLike) -> Scores:  # noqa: N803
+        """How normal each example is, (n,): minus the anomaly logit."""
+        check_is_fitted(self)
+        return -self._logits(self._read(X, first=False))
+
+    def decision_function(self, X: ArrayLike, groups: ArrayLike | None = None) -> Scores:  # noqa: N803
+        """Above 0 normal, below 0 anomalous, (n,).
+
+        groups (n,) says which recording each example belongs to: one value per recording, in order of appearance.
+        """
+        scores = self.score_samples(X)
+        if groups is None:
+            return scores - self.offset_
+        means, sizes = average_groups(scores, groups)
+        return means - self._group_offset(sizes)
+
+    def predict(self, X: ArrayLike, groups: ArrayLike | None = None) -> NDArray[np.int64]:  # noqa: N803
+        """+1 normal, -1 anomalous; one per example or, with groups, one per recording in order of appearance."""
+        return np.where(self.decision_function(X, groups) >= 0, 1, -1)
+
+    def anomaly_probability(self, X: ArrayLike, groups: ArrayLike | None = None) -> Scores:  # noqa: N803
+        """The probability of being anomalous, in [0, 1], where normals and anomalies are equally frequent.
+
+        It does not move with false_alarm_rate: 0.5 is the learner's own threshold.
+        """
+        scores = self.score_samples(X)
+        scores = scores if groups is None else average_groups(scores, groups)[0]
+        return np.exp(-np.logaddexp(0.0, scores))
+
+    @overload
+    def score_series(self, series: Iterator[ArrayLike], stride: int | None = None) -> Iterator[SeriesScores]: ...
+
+    @overload
+    def score_series(self, series: ArrayLike, stride: int | None = None) -> SeriesScores: ...
+
+    def score_series(
+        self, series: ArrayLike | Iterator[ArrayLike], stride: int | None = None
+    ) -> SeriesScores | Iterator[SeriesScores]:
+        """Score a long recording (length,) or (length, channels) window by window, every `stride` (half a window).
+
+        An iterator of chunks of rows gives an iterator of pieces: memory does not grow with the recording.
+        """
+        check_is_fitted(self)
+        shape = tuple(self.support_.values.shape[1:])
+        if len(shape) != 2:
+            raise InputError(f"score_series takes series; this detector takes inputs of shape {shape}")
+        window = shape[-1]
+        chunks = series if isinstance(series, Iterator) else iter([np.asarray(series)])
+        blocks = stream_windows(chunks, window, max(1, window // 2) if stride is None else stride)
+        pieces = score_steps(blocks, self._decide_windows)
+        return pieces if isinstance(series, Iterator) else join_scores(pieces)
+
+    def decide(self, scores: SeriesScores) -> float:
+        """One decision value for a whole recording from its `score_series`: above 0 normal, below 0 anomalous."""
+        check_is_fitted(self)
+        offset = self._group_offset(np.array([len(scores.windows)]))[0]
+        return float(scores.windows.mean() + self.offset_ - offset)
+
+    def explain(self, X: ArrayLike) -> Scores:  # noqa: N803
+        """Where the anomaly is: a map of the shape of X; the higher, the more that place makes an example anomalous."""
+        check_is_fitted(self)
+        given = np.shape(X)
+        values = self._read(X, first=False)
+        maps = explain(self.adapted_, values, self.support_.normals).double().numpy()
+        if maps.shape != given and maps.ndim == len(given):
+            return np.ascontiguousarray(np.moveaxis(maps, 1, -1))
+        return maps.reshape(given)
+
+    def plot(self, X: ArrayLike) -> Figure:  # noqa: N803
+        """A figure of the examples with their scores and where the anomaly is (at most 12 of them)."""
+        from fewone.detector.drawing import LARGEST_COUNT, draw_examples
+
+        values = self._read(X, first=False)[:LARGEST_COUNT]
+        maps = explain(self.adapted_, values, self.support_.normals)
+        return draw_examples(values.numpy(), maps.numpy(), -self._logits(values) - self.offset_)
+
+    def report(self) -> SupportReport:
+        """What the support says of itself: examples that look odd beside the others, warnings."""
+        check_is_fitted(self)
+        anomalies = len(self.support_) - self.support_size_
+        scores = -self._leave_one_out()
+        return report_support(
+            self.support_size_, anomalies, scores, self.offset_, self.calibration, self.false_alarm_rate
+        )
+
+    def restore(self, support: Support, n_features: int) -> Self:
+        """As `fit`, on a support that was read before."""
+        self._check_dials()
+        self.n_features_in_ = n_features
+        return self._adapt(support)
+
+    def save(self, folder: str | Path) -> None:
+        """Write the fitted detector into a folder of JSON and safetensors that `fewone.load` reads."""
+        check_is_fitted(self)
+        if self.learner is not None and self.card is None:
+            raise FewoneError("a learner without its card cannot be saved; load models with fewone.load")
+        write_detector(
+            Path(folder),
+            Delivery(
+                self.learner,
+                self.card,
+                self.calibration,
+                self.support_,
+                self.n_features_in_,
+                self.false_alarm_rate,
+                self.sampling_rate,
+            ),
+        )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "adapted_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = self.card is None or len(self.card.shape) == 2
+        tags.input_tags.three_d_array = self.card is not None
+        return tags
+
+    def _check_dials(self) -> None:
+        rate = self.false_alarm_rate
+        if rate is not None and not 0.0 < rate < 1.0:
+            raise InputError(f"false_alarm_rate is {rate}: a share between 0 and 1 is expected, such as 0.05")
+        trained = None if self.card is None else self.card.sampling_rate
+        if None not in (self.sampling_rate, trained) and self.sampling_rate != trained:
+            raise InputError(
+                f"the model was trained on series of {trained:g} Hz, yours have {self.sampling_rate:g} Hz: resample"
+                f" them to {trained:g} Hz, or train a model on your own series: fewone train --dataset folder:PATH"
+            )
+
+    def _adapt(self, support: Support) -> Self:
+        learner, preparation = self._prepared_learner(support)
+        self.support_ = support
+        self.support_size_ = len(support.normals)
+        self.adapted_: Adapted = adapt_to(learner, preparation, support)
+        self.offset_ = -find_threshold(self.false_alarm_rate, self.calibration, self.support_size_, self._leave_one_out)
+        return self
+
+    def _prepared_learner(self, support: Support) -> tuple[Adapting, Preparation]:
+        """A learner of our own in scoring mode, and how values become its inputs."""
+        if self.learner is None:
+            return plain_learner(support.values.shape[1]), Preparation(standardize=True)
+        preparation = Preparation() if self.card is None else self.card.preparation
+        learner = copy.deepcopy(self.learner).eval()
+        return learner if self.calibration is None else Calibrated(learner, self.calibration), preparation
+
+    def _group_offset(self, sizes: NDArray[np.int64]) -> Scores:
+        return -find_group_thresholds(-self.offset_, self.false_alarm_rate, self.calibration, self.support_size_, sizes)
+
+    def _leave_one_out(self) -> Scores:
+        """The logit of each normal when the others are the support, (K,)."""
+        learner, preparation = self._prepared_learner(self.support_)
+        return leave_one_out(learner, preparation, self.support_).double().numpy()
+
+    def _logits(self, values: Tensor) -> Scores:
+        """values (n, *shape) -> (n,), block by block."""
+        at_once = max(1, BLOCK_VALUES // max(1, values[:1].numel()))
+        dtype = self.support_.values.dtype
+        logits = np.empty(len(values))
+        with torch.inference_mode():
+            for first in range(0, len(values), at_once):
+                block = values[first : first + at_once].to(dtype)
+                logits[first : first + at_once] = self.adapted_(block).double().numpy()
+        return logits
+
+    def _decide_windows(self, values: NDArray[Any]) -> Scores:
+        """windows (m, channels, length) -> decision values (m,); copies block by block, not the whole view."""
+        scores = np.empty(len(values))
+        at_once = max(1, BLOCK_VALUES // values[0].size)
+        for first in range(0, len(values), at_once):
+            scores[first : first + at_once] = self.decision_function(values[first : first + at_once])
+        return scores
+
+    def _read_support(self, X: ArrayLike, y: ArrayLike | None, first: bool) -> Support:  # noqa: N803
+        values = self._read(X, first)
+        if self.learner is None:
+            values = values.double()
+        elif values.dtype != (wanted := next(self.learner.parameters(), values).dtype):
+            values = values.to(wanted)
+        if not len(values):
+            raise InputError("X: at least one normal example is needed, got none")
+        labels = as_labels(y, len(values))
+        if y is not None and labels is None:
+            warnings.warn("y is ignored: known anomalies are marked with -1 and normals with +1", stacklevel=3)
+        marks = torch.zeros(len(values)) if labels is None else torch.from_numpy(labels)
+        return Support(values, marks.to(values.dtype))
+
+    def _read(self, X: ArrayLike, first: bool) -> Tensor:  # noqa: N803
+        """What the user gave -> values (n, *shape). first: remember the width, as scikit-learn does."""
+        if self.card is None:
+            array = validate_data(self, X, reset=first, dtype=[np.float64, np.float32], allow_nd=True)
+            return torch.from_numpy(np.require(array, requirements=["C", "W"]))
+        array = as_array(X)
+        try:
+            values = arrange(array, self.card.shape)
+        except InputError as error:
+            raise InputError(f"{error}; {advise(array.shape[1:], self.sampling_rate)}") from None
+        check_range(array, self.card.preparation.scale)
+        if first:
+            self.n_features_in_ = array.shape[1]
+        return values

@@ -1,0 +1,120 @@
+"""A fitted detector <-> a folder of JSON and safetensors that can be shipped. Loading executes nothing.
+
+`FOLDER/detector.json` and its tensors hold the support and the dials, `FOLDER/model/` the learner; the first names the
+hash of the second, so that parts of two detectors are never mixed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from fewone.calibration import CalibrationMap
+from fewone.checkpoints import (
+    CALIBRATION,
+    MODEL,
+    ModelCard,
+    load_calibration,
+    load_learner,
+    read_bundle,
+    save_calibration,
+    save_learner,
+    write_bundle,
+)
+from fewone.detector.adaptation import Support
+from fewone.documents import DocumentError, from_plain, to_plain
+from fewone.errors import FewoneError
+from fewone.learners import MetaLearner
+
+DETECTOR = "detector"
+
+
+@dataclass(frozen=True)
+class Dials:
+    """The constructor's arguments beside the learner, and the hash of the model's document (None: no model)."""
+
+    false_alarm_rate: float | None
+    sampling_rate: float | None
+    n_features: int
+    model: str | None
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What a detector's folder holds; learner and card are None for a detector of plain tables."""
+
+    learner: MetaLearner | None
+    card: ModelCard | None
+    calibration: CalibrationMap | None
+    support: Support
+    n_features: int
+    false_alarm_rate: float | None
+    sampling_rate: float | None
+
+
+def is_detector(folder: Path) -> bool:
+    """Whether a fitted detector was saved here."""
+    return (folder / f"{DETECTOR}.json").exists()
+
+
+def write_detector(folder: Path, delivery: Delivery) -> None:
+    """Write the folder; the document that makes it a detector comes last."""
+    model = None
+    if delivery.learner is not None:
+        assert delivery.card is not None
+        save_learner(folder / MODEL, delivery.learner, delivery.card)
+        if delivery.calibration is not None:
+            save_calibration(folder / MODEL, delivery.calibration)
+        model = _hash(folder / MODEL)
+    dials = Dials(delivery.false_alarm_rate, delivery.sampling_rate, delivery.n_features, model)
+    tensors = {"values": delivery.support.values, "labels": delivery.support.labels}
+    write_bundle(folder, DETECTOR, tensors, to_plain(dials))
+
+
+def read_detector(folder: Path) -> Delivery:
+    """What `write_detector` wrote, or a refusal with the reason."""
+    tensors, document = read_bundle(folder, DETECTOR)
+    place = folder / f"{DETECTOR}.json"
+    try:
+        dials = from_plain(Dials, document)
+    except DocumentError as fault:
+        raise FewoneError(f"{place}: {fault}; the file is not one that this version of fewone wrote") from fault
+    learner, card, calibration = None, None, None
+    if dials.model is not None:
+        if _hash(folder / MODEL) != dials.model:
+            raise FewoneError(f"{folder / MODEL}: not the model that the detector was saved with; take a whole copy")
+        learner, card = load_learner(folder / MODEL)
+        calibration = load_calibration(folder / MODEL)
+    support = _read_support(tensors, None if card is None else card.shape, place)
+    return Delivery(learner, card, calibration, support, dials.n_features, dials.false_alarm_rate, dials.sampling_rate)
+
+
+def _hash(folder: Path) -> str:
+    """Of the model's documents; they hold the hashes of its weights."""
+    digest = hashlib.sha256()
+    for place in (folder / f"{MODEL}.json", folder / f"{CALIBRATION}.json"):
+        try:
+            digest.update(hashlib.sha256(place.read_bytes()).digest())
+        except FileNotFoundError:
+            digest.update(b"absent")
+        except OSError as error:
+            raise FewoneError(f"{place}: cannot be read ({error.strerror}); take a whole copy") from error
+    return digest.hexdigest()
+
+
+def _read_support(tensors: dict[str, torch.Tensor], shape: tuple[int, ...] | None, place: Path) -> Support:
+    if set(tensors) != {"values", "labels"}:
+        raise FewoneError(f"{place}: values and labels of the support expected, got {', '.join(sorted(tensors))}")
+    values, labels = tensors["values"], tensors["labels"]
+    fits = values.dim() >= 2 and labels.shape == values.shape[:1] and len(labels) > 0
+    if not fits or (shape is not None and values.shape[1:] != shape):
+        raise FewoneError(f"{place}: a support of shape {tuple(values.shape)} with labels {tuple(labels.shape)}")
+    types = (torch.float32, torch.float64)
+    if values.dtype not in types or labels.dtype not in types or not torch.isfinite(values).all():
+        raise FewoneError(f"{place}: a support of finite numbers expected, got {values.dtype} and {labels.dtype}")
+    if not (((labels == 0) | (labels == 1)).all() and (labels == 0).any()):
+        raise FewoneError(f"{place}: labels 0 and 1 with at least one normal expected")
+    return Support(values, labels)

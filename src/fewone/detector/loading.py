@@ -1,0 +1,57 @@
+"""A name or a folder -> a detector. Enters: a model of the zoo, a trained folder or a saved detector.
+
+Loading reads JSON and safetensors and executes nothing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fewone.checkpoints import load_calibration, load_learner
+from fewone.detector.few_shot_detector import FewShotDetector
+from fewone.detector.files import is_detector, read_detector
+from fewone.errors import FewoneError
+from fewone.zoo import find_model, read_models
+
+
+def load(
+    name: str | Path, *, false_alarm_rate: float | None = None, sampling_rate: float | None = None
+) -> FewShotDetector:
+    """A detector: a model of the zoo by name, a folder made by `fewone train`, or one made by `save` (fitted already).
+
+    Parameters
+    ----------
+    false_alarm_rate : the share of normals that may be called anomalous; None: as saved, or the model's own threshold.
+    sampling_rate : of your series in Hz; refused where the model was trained for another one.
+    """
+    folder = find_folder(name)
+    if not is_detector(folder):
+        learner, card = load_learner(folder)
+        return FewShotDetector(
+            learner,
+            card=card,
+            calibration=load_calibration(folder),
+            false_alarm_rate=false_alarm_rate,
+            sampling_rate=sampling_rate,
+        )
+    found = read_detector(folder)
+    detector = FewShotDetector(
+        found.learner,
+        card=found.card,
+        calibration=found.calibration,
+        false_alarm_rate=found.false_alarm_rate if false_alarm_rate is None else false_alarm_rate,
+        sampling_rate=found.sampling_rate if sampling_rate is None else sampling_rate,
+    )
+    return detector.restore(found.support, found.n_features)
+
+
+def find_folder(name: str | Path) -> Path:
+    """Where a model or detector lies: a name of the zoo comes first, then a folder."""
+    model = find_model(name) if isinstance(name, str) else None
+    if model is not None:
+        return model.folder
+    folder = Path(name)
+    if folder.is_dir():
+        return folder
+    names = ", ".join(model.name for model in read_models()) or "none"
+    raise FewoneError(f"no model and no folder is called {str(name)!r}; models: {names}; or give a folder")

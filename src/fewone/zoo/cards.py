@@ -1,0 +1,120 @@
+"""What each model of the zoo is: data, licence, accuracy, use and limits, as JSON beside its weights.
+
+Reads no weights and loads no torch: `fewone models` answers at once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fewone.documents import DocumentError, from_plain, to_plain
+from fewone.errors import FewoneError
+
+CARD = "card.json"
+HOME = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Balanced accuracy on test tasks at K normals, in percent, with its 95 % interval over tasks."""
+
+    support_size: int
+    balanced_accuracy: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class ZooCard:
+    """What a user must know before trusting a model.
+
+    shape: of one input, channels first. sampling_rate: in Hz, where the inputs are series in time. experiment: the
+    whole experiment as JSON. seeds: of the models behind the accuracies (the shipped one is the first).
+    """
+
+    title: str
+    shape: tuple[int, ...]
+    sampling_rate: float | None
+    learner: str
+    data: str
+    licence: str
+    experiment: str
+    seeds: tuple[int, ...]
+    accuracy: tuple[Accuracy, ...]
+    intended_use: str
+    limits: str
+
+
+@dataclass(frozen=True)
+class ZooModel:
+    """A model of the zoo: its name, where it lies, its card and the bytes of its files."""
+
+    name: str
+    folder: Path
+    card: ZooCard
+    size: int
+
+
+def read_models(home: Path = HOME) -> tuple[ZooModel, ...]:
+    """Every model there is, by name."""
+    folders = sorted(path.parent for path in home.glob(f"*/{CARD}"))
+    return tuple(
+        ZooModel(folder.name, folder, read_card(folder), sum(file.stat().st_size for file in folder.iterdir()))
+        for folder in folders
+    )
+
+
+def find_model(name: str, home: Path = HOME) -> ZooModel | None:
+    """The model called `name`, if there is one."""
+    return next((model for model in read_models(home) if model.name == name), None)
+
+
+def fitting_models(got: Sequence[int], sampling_rate: float | None = None, home: Path = HOME) -> list[str]:
+    """Names of the models that take one example of this shape, as a user lays it out (and this sampling rate)."""
+    return [
+        model.name
+        for model in read_models(home)
+        if tuple(got) in layouts(model.card.shape)
+        and (sampling_rate is None or model.card.sampling_rate in (None, sampling_rate))
+    ]
+
+
+def advise(got: Sequence[int], sampling_rate: float | None = None) -> str:
+    """For someone whose examples have this shape: which models take them, and how to train one."""
+    names = fitting_models(got, sampling_rate)
+    fits = f"models that take such examples: {', '.join(names)}" if names else "no model of the zoo takes such examples"
+    return f"{fits}; to train one on your own tasks: fewone train --dataset folder:PATH"
+
+
+def layouts(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """The shapes in which one example may be given: channels first, pictures also last, one channel without an axis."""
+    channels, *space = shape
+    found = [shape]
+    if channels == 1:
+        found.append(tuple(space))
+    if len(space) == 2:
+        found.append((*space, channels))
+    return found
+
+
+def read_card(folder: Path) -> ZooCard:
+    """The card of a model's folder."""
+    place = folder / CARD
+    try:
+        return from_plain(ZooCard, json.loads(place.read_text()))
+    except OSError as error:
+        raise FewoneError(f"{place}: cannot be read ({error.strerror})") from error
+    except DocumentError as fault:
+        raise FewoneError(f"{place}: {fault}") from fault
+    except (ValueError, RecursionError) as error:
+        raise FewoneError(f"{place}: not JSON ({error})") from error
+
+
+def write_card(folder: Path, card: ZooCard) -> None:
+    """Put the card beside the model."""
+    aside = folder / f"{CARD}.part"
+    aside.write_text(json.dumps(to_plain(card), indent=1, ensure_ascii=False) + "\n")
+    aside.replace(folder / CARD)
