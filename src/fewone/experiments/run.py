@@ -105,7 +105,7 @@ def describe(experiment: Experiment, splits: TaskSplits) -> ModelCard:
     """The card of the model that this experiment trains."""
     return ModelCard(
         algorithm=experiment.algorithm,
-        learning=replace(experiment.learning, training_tasks=len(splits.train)),
+        learning=_count_tasks(experiment, splits),
         network=experiment.network,
         shape=tuple(splits.shape),
         preparation=splits.preparation,
