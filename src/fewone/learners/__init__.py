@@ -11,7 +11,9 @@ from fewone.learners.anil import build_anil, build_foanil
 from fewone.learners.maml import build_fomaml, build_maml
 from fewone.learners.meta_learner import MetaLearner, Scorer, query_loss
 from fewone.learners.meta_sgd import build_meta_sgd
+from fewone.learners.metaoptnet import build_metaoptnet
 from fewone.learners.plda import build_plda
+from fewone.learners.protonet import build_protonet
 from fewone.learners.reptile import build_reptile
 from fewone.learners.settings import LearnerSettings
 from fewone.networks import NetworkSettings
@@ -25,6 +27,8 @@ LEARNERS: dict[str, Builder] = {
     "foanil": build_foanil,
     "metasgd": build_meta_sgd,
     "reptile": build_reptile,
+    "metaoptnet": build_metaoptnet,
+    "protonet": build_protonet,
     "plda": build_plda,
 }
 

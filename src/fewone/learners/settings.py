@@ -12,6 +12,7 @@ class LearnerSettings:
 
     learn_rates: one learned inner rate per tensor and step instead of a fixed one (maml, anil).
     nu, kernel, ridge: metaoptnet (ridge is added to the kernel's diagonal).
+    penalty: metaoptnet: the upper bound of a weight where the support has two classes (nu rules with one).
     batch: plda, contrast, fb: train on episodes, or on batches of classes where another task's normals are anomalies.
     dimensions: plda, contrast: the width of the space that distances live in (0: the network's own).
     largest_support: plda: batches of classes train every K from 1 to this; episodes up to their own support size.
@@ -28,6 +29,7 @@ class LearnerSettings:
     nu: float = 0.1
     kernel: Literal["linear", "rbf"] = "linear"
     ridge: float = 1.0
+    penalty: float = 0.1
     batch: Literal["episodes", "classes"] = "episodes"
     dimensions: int = 128
     largest_support: int = 10

@@ -13,6 +13,7 @@ from fewone.errors import FewoneError
 from fewone.networks.conv import ConvEmbedding, RunningNorm
 from fewone.networks.front_ends import LogSpectrogram
 from fewone.networks.random_convolution import RandomConvolution
+from fewone.networks.resnet12 import ResNet12
 from fewone.networks.support_norm import Embedding, Statistics
 
 
@@ -25,6 +26,8 @@ class NetworkSettings:
     pooling: the last map flattened, or the mean and the maximum of each of its channels.
     front_end: a fixed transform of series before the network; window, hop (samples) and bands: the log-spectrogram's.
     kernels: how many of random-convolution.
+    drop_rate, drop_block: resnet12, in training: the share of each block's output that is dropped, in squares of this
+    side. resnet12 takes four filters (64, 160, 320, 640 in the literature) and the norm; kernel and places are fixed.
     """
 
     architecture: str = "conv"
@@ -38,6 +41,8 @@ class NetworkSettings:
     hop: int = 128
     bands: int = 32
     kernels: int = 256
+    drop_rate: float = 0.0
+    drop_block: int = 5
 
 
 class FrontEndEmbedding(Embedding):
@@ -72,6 +77,10 @@ def _build_conv(settings: NetworkSettings, shape: tuple[int, ...]) -> Embedding:
     return ConvEmbedding(shape, settings.filters, settings.kernel, settings.norm, settings.norm_place, settings.pooling)
 
 
+def _build_resnet12(settings: NetworkSettings, shape: tuple[int, ...]) -> Embedding:
+    return ResNet12(shape, settings.filters, settings.norm, settings.drop_rate, settings.drop_block)
+
+
 def _build_identity(settings: NetworkSettings, shape: tuple[int, ...]) -> Embedding:
     return IdentityEmbedding(shape)
 
@@ -82,6 +91,7 @@ def _build_random_convolution(settings: NetworkSettings, shape: tuple[int, ...])
 
 NETWORKS: dict[str, Callable[[NetworkSettings, tuple[int, ...]], Embedding]] = {
     "conv": _build_conv,
+    "resnet12": _build_resnet12,
     "identity": _build_identity,
     "random-convolution": _build_random_convolution,
 }
