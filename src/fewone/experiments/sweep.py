@@ -10,7 +10,7 @@ import json
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -20,7 +20,7 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from fewone.errors import FewoneError
 from fewone.evaluation.results import Failure, append, find_origin, read
-from fewone.experiments.experiment import Experiment
+from fewone.experiments.experiment import Experiment, parse_experiment
 from fewone.experiments.run import run
 
 Backend = Literal["loky", "dask"]
@@ -64,19 +64,20 @@ def plan(
     return [
         Job(experiment, runs / identify(experiment), results, data_dirs)
         for experiment in experiments
-        if _plain_key(experiment) not in done
+        if experiment not in done
     ]
 
 
-def find_done(results: Path) -> set[str]:
-    """The experiments that have rows in a results file."""
+def find_done(results: Path) -> set[Experiment]:
+    """The experiments that have test rows in a results file; settings younger than a row count as their defaults."""
     if not results.exists():
         return set()
-    return {json.dumps(row.experiment, sort_keys=True) for row in read(results).rows}
-
-
-def _plain_key(experiment: Experiment) -> str:
-    return json.dumps(experiment.to_plain(), sort_keys=True)
+    done = set()
+    for row in read(results).rows:
+        # A row of settings that no longer exist answers none of today's experiments.
+        with suppress(FewoneError):
+            done |= {parse_experiment(row.experiment)} if row.split == "test" else set()
+    return done
 
 
 def sweep(
@@ -136,13 +137,19 @@ def _work(job: Job) -> Outcome:
     started, started_cpu = time.perf_counter(), time.process_time()
     try:
         _count_try(job)
-        if _plain_key(job.experiment) not in find_done(job.results):
+        if job.experiment not in find_done(job.results):
             run(job.experiment, job.folder, job.data_dirs, job.results)
         error = ""
     except Exception as problem:
-        error = str(problem) if isinstance(problem, FewoneError) else traceback.format_exc(limit=-3).strip()
+        error = str(problem) if isinstance(problem, FewoneError) else _locate(problem)
         _record_failure(job, error, time.perf_counter() - started, time.process_time() - started_cpu)
     return Outcome(job, time.perf_counter() - started, error)
+
+
+def _locate(problem: Exception) -> str:
+    """An unexpected error in one line: what, and in which line of which module."""
+    last = traceback.extract_tb(problem.__traceback__)[-1]
+    return f"{type(problem).__name__}: {problem} ({Path(last.filename).name}, line {last.lineno})"
 
 
 def _record_failure(job: Job, error: str, seconds: float, cpu_seconds: float) -> None:
@@ -160,7 +167,7 @@ def _sort_out(pending: dict[Path, Job]) -> Iterator[Outcome]:
     """After a death: jobs that were finished meanwhile are dropped, jobs that died too often are given up."""
     for folder, job in list(pending.items()):
         tries = folder / "tries"
-        if _plain_key(job.experiment) in find_done(job.results):
+        if job.experiment in find_done(job.results):
             del pending[folder]
             yield Outcome(job, 0.0)
         elif tries.exists() and tries.stat().st_size >= _TRIES:

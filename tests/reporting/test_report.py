@@ -1,0 +1,114 @@
+"""The report: the paper's numbers, our rows in the same places, honest verdicts."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fewone.errors import FewoneError
+from fewone.evaluation.results import Cosine, Origin, Point, Row, Training, Versions, append
+from fewone.evaluation.scores import Interval, UnitScores
+from fewone.experiments import default_experiment
+from fewone.reporting.findings import collect
+from fewone.reporting.page import build_report, render_html, render_markdown
+from fewone.reporting.published import NAMES, read_published
+from fewone.reporting.tables import build_paper_tables, judge
+
+ORIGIN = Origin("abc", "f00d", Versions("0", "3", "2", "2", "1"), "2026-01-01T00:00:00+00:00", 60.0, 60.0)
+
+
+def make_row(learner: str, accuracy: float, seed: int = 0, k: int = 10, norm: str = "none") -> Row:
+    experiment = default_experiment("sts-sawtooth", learner, k=k, seed=seed)
+    experiment = replace(experiment, network=replace(experiment.network, norm=norm))
+    values = (accuracy - 0.01, accuracy, accuracy + 0.01)
+    scores = UnitScores(("a", "b", "c"), 30, *(values,) * 7)
+    return Row(experiment.to_plain(), seed, "test", "example", "own", scores.summarize(), scores, ORIGIN)
+
+
+def test_the_papers_numbers_are_all_there() -> None:
+    published = read_published()
+    assert len(published) == 694
+    value = [
+        number.value
+        for number in published
+        if (number.table, number.model, number.dataset, number.k) == ("main", "OC-MAML", "sts-sawtooth", 2)
+    ]
+    assert value == [96.6]
+    assert {number.model for number in published} == set(NAMES)
+
+
+def test_a_verdict_needs_the_papers_number_outside_of_our_interval() -> None:
+    ours = Interval(90.0, 88.0, 92.0, 5)
+    assert [judge(value, ours) for value in (87.0, 88.0, 90.0, 92.0, 93.0)] == [
+        "better",
+        "within",
+        "within",
+        "within",
+        "worse",
+    ]
+
+
+def test_rows_stand_beside_the_papers_numbers(tmp_path: Path) -> None:
+    append(tmp_path / "a.jsonl", make_row("oc-maml", 0.99), make_row("oc-maml", 0.97, seed=1), make_row("maml", 0.5))
+    main = build_paper_tables(collect(tmp_path))[0]
+    rows = {label: dict(zip(main.columns, cells, strict=True)) for label, cells in main.rows}
+    ours = rows["OC-MAML"]["sts-sawtooth, K=10"]
+    assert ours is not None and ours.ours is not None
+    assert ours.ours.mean == pytest.approx(98.0)
+    assert (ours.seeds, ours.verdict, ours.published) == (2, "within", 95.7)
+    worse = rows["MAML"]["sts-sawtooth, K=10"]
+    assert worse is not None and worse.verdict == "worse"
+    still_open = rows["OC-MAML"]["omniglot, K=10"]
+    assert still_open is not None and still_open.verdict == "open"
+    assert main.filled == 2
+
+
+def test_a_newer_row_of_the_same_seed_replaces_the_older(tmp_path: Path) -> None:
+    newer = replace(make_row("oc-maml", 0.9), origin=replace(ORIGIN, timestamp="2026-02-01T00:00:00+00:00"))
+    append(tmp_path / "a.jsonl", newer, make_row("oc-maml", 0.6))
+    (finding,) = collect(tmp_path).findings
+    assert finding.summary.accuracy.mean == pytest.approx(0.9)
+
+
+def test_of_two_settings_the_lower_validation_loss_is_shown_never_the_better_test_score(tmp_path: Path) -> None:
+    plain, normed = make_row("oc-maml", 0.8), make_row("oc-maml", 0.95, norm="support")
+    append(
+        tmp_path / "a.jsonl",
+        plain,
+        normed,
+        Training(plain.experiment, 0, (Point(1, 1.0, 0.1, 0.9),), ORIGIN),
+        Training(normed.experiment, 0, (Point(1, 1.0, 0.5, 0.7),), ORIGIN),
+    )
+    main = build_paper_tables(collect(tmp_path))[0]
+    cell = dict(zip(main.columns, dict(main.rows)["OC-MAML"], strict=True))["sts-sawtooth, K=10"]
+    assert cell is not None and cell.ours is not None
+    assert cell.ours.mean == pytest.approx(80.0)
+
+
+def test_a_method_that_does_not_beat_the_control_is_marked(tmp_path: Path) -> None:
+    append(tmp_path / "a.jsonl", make_row("no-support", 0.9), make_row("maml", 0.9), make_row("oc-maml", 0.95))
+    (table,) = build_report(collect(tmp_path)).datasets
+    notes = {label: cells[0].notes for label, cells in table.rows if cells[0] is not None}
+    assert notes["oc-maml K=10"] == ()
+    assert "control" in notes["maml K=10"][0]
+
+
+def test_the_page_links_every_number_to_its_row(tmp_path: Path) -> None:
+    row = make_row("oc-maml", 0.99)
+    history = tuple(Point(n, float(n), 1 / n, 0.5 + n / 100) for n in range(1, 20))
+    cosine = Cosine(row.experiment, 0, ("a", "b"), (0.9, 0.8), ORIGIN)
+    append(tmp_path / "a.jsonl", row, Training(row.experiment, 0, history, ORIGIN), cosine)
+    report = build_report(collect(tmp_path))
+    html = render_html(report)
+    for anchor in re.findall(r'href="#(row-[^"]+)"', html):
+        assert f'id="{anchor}"' in html
+    assert "<svg" in html and "<script" not in html
+    assert "0.85" in html  # the cosine
+    markdown = render_markdown(report)
+    assert "95.7 / **99.0 ± 2.5** ▲" in markdown or "95.7 / **99.0 ± 2.5**" in markdown
+
+
+def test_an_empty_folder_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(FewoneError, match="fewone sweep"):
+        collect(tmp_path)
