@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
+from fewone.baselines.embedded import EmbeddedShallow
+from fewone.baselines.shallow import ShallowLearner
 from fewone.calibration import Calibrated, HeldOut, calibrate
 from fewone.episodes import ClassBatch, Episodes, EvaluationPlan, Task
 from fewone.errors import FewoneError
@@ -43,6 +45,11 @@ class Observing(Protocol):
 def is_trained(learner: MetaLearner) -> bool:
     """Whether there is anything to train by gradient."""
     return any(parameter.requires_grad for parameter in learner.parameters())
+
+
+def is_shallow(learner: MetaLearner) -> bool:
+    """Whether the learner fits a shallow method to each support, so that its own threshold may be far off."""
+    return isinstance(learner, ShallowLearner | EmbeddedShallow)
 
 
 def observe_batches(learner: MetaLearner, batches: Iterable[Episodes | ClassBatch]) -> None:

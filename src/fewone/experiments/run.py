@@ -10,14 +10,15 @@ from pathlib import Path
 import torch
 
 from fewone.augmentation import build_augmentation
-from fewone.checkpoints import ModelCard, build_learner
+from fewone.checkpoints import ModelCard, build_learner, save_learner
 from fewone.datasets import load
 from fewone.documents import DocumentError, from_plain
 from fewone.episodes import TaskSplits, generator_for
 from fewone.errors import FewoneError
 from fewone.evaluation.protocol import evaluate
-from fewone.evaluation.results import Row, append, find_origin, make_rows
+from fewone.evaluation.results import Row, Threshold, append, find_origin, make_rows
 from fewone.evaluation.scores import Results
+from fewone.evaluation.selection import calibrate_over_tasks, choose_dial, is_shallow, is_trained, observe_batches
 from fewone.experiments.experiment import Experiment
 from fewone.experiments.training_log import TrainingLog
 from fewone.learners import LearnerSettings, MetaLearner
@@ -27,6 +28,8 @@ from fewone.training import Batches, Progress, RunFolder, Transform, Validator, 
 Watcher = Callable[[Progress], None]
 # Every experiment is judged on the same test episodes, whatever its seed: only so can runs be paired.
 EVALUATION_SEED = 0
+# Batches of training tasks from which methods without a gradient take their scales.
+OBSERVED_BATCHES = 32
 
 
 def run(
@@ -63,34 +66,51 @@ def train(
     card = describe(experiment, splits)
     learner = build_learner(card)
     batches = make_batches(experiment, splits, learner, transform)
-    validator = Validator(
-        splits.validation,
-        make_sampler(experiment, splits, experiment.test_normal_share),
-        experiment.training.validation_episodes,
-        experiment.seed,
-    )
+    sampler = make_sampler(experiment, splits, experiment.test_normal_share)
+    if not is_trained(learner):
+        observe_batches(learner, map(batches.draw, range(1, OBSERVED_BATCHES + 1)))
+        choose_dial(learner, splits.validation, sampler, experiment.seed)
+        save_learner(folder, learner, card)
+        return learner.eval()
+    validator = Validator(splits.validation, sampler, experiment.training.validation_episodes, experiment.seed)
     seconds = experiment.training.checkpoint_seconds
     with RunFolder(folder, card, experiment.to_plain(), seconds) as kept, TrainingLog(folder, tensorboard) as log:
         for progress in meta_train(learner, batches, validator, experiment.training, kept):
             log.watch(progress)
             if watch is not None:
                 watch(progress)
+        if choose_dial(learner, splits.validation, sampler, experiment.seed) is not None:
+            save_learner(folder, learner, card)
     return learner.eval()
 
 
 def judge_on_test(
     experiment: Experiment, splits: TaskSplits, learner: MetaLearner, folder: Path | None = None
 ) -> tuple[Results, tuple[Row, ...]]:
-    """The test tasks by the dataset's own plan, and the rows of it; the cost of the folder's training is added."""
+    """The test tasks by the dataset's own plan, and the rows of it; the cost of the folder's training is added.
+
+    A shallow method is judged twice: at its own threshold, which is what is returned, and calibrated over tasks.
+    """
     sampler = make_sampler(experiment, splits, experiment.test_normal_share)
     found = evaluate(learner, splits.test, splits.plan, sampler, EVALUATION_SEED)
+    rows = _make_rows(experiment, splits, found, "own", folder)
+    if is_shallow(learner):
+        calibrated = calibrate_over_tasks(learner, splits.train, splits.validation, sampler, experiment.seed)
+        again = evaluate(calibrated, splits.test, splits.plan, sampler, EVALUATION_SEED)
+        rows += _make_rows(experiment, splits, again, "calibrated", folder)
+    return found, rows
+
+
+def _make_rows(
+    experiment: Experiment, splits: TaskSplits, found: Results, threshold: Threshold, folder: Path | None
+) -> tuple[Row, ...]:
     cost = read_cost(folder) if folder is not None else None
     origin = find_origin(
         splits.fingerprint,
         found.seconds + (cost.seconds if cost else 0.0),
         found.cpu_seconds + (cost.cpu_seconds if cost else 0.0),
     )
-    return found, make_rows(found, experiment.to_plain(), experiment.seed, "test", "own", origin)
+    return make_rows(found, experiment.to_plain(), experiment.seed, "test", threshold, origin)
 
 
 def restore_experiment(text: str, folder: Path) -> Experiment:
