@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fewone.learners.anil import build_anil, build_foanil
+from fewone.learners.contrast import build_contrast
 from fewone.learners.maml import build_fomaml, build_maml
 from fewone.learners.meta_learner import MetaLearner, Scorer, query_loss
 from fewone.learners.meta_sgd import build_meta_sgd
@@ -30,6 +31,7 @@ LEARNERS: dict[str, Builder] = {
     "metaoptnet": build_metaoptnet,
     "protonet": build_protonet,
     "plda": build_plda,
+    "contrast": build_contrast,
 }
 
 __all__ = ["LEARNERS", "Builder", "LearnerSettings", "MetaLearner", "Scorer", "query_loss"]

@@ -18,6 +18,7 @@ from fewone.episodes import NORMAL, ClassBatch, Episodes, Examples
 from fewone.errors import FewoneError
 from fewone.learners.meta_learner import MetaLearner, Scorer, query_loss
 from fewone.learners.settings import LearnerSettings
+from fewone.learners.support_sizes import spread_sizes
 from fewone.networks import Embedding, NetworkSettings, RunningNorm, build_embedding
 
 LOG_TWO_PI = math.log(2.0 * math.pi)
@@ -218,11 +219,6 @@ class Plda(MetaLearner):
     def _embed_for_training(self, inputs: Tensor) -> Tensor:
         with torch.autocast("cpu", torch.bfloat16, enabled=self.settings.precision == "bfloat16"):
             return self.embed(inputs)
-
-
-def spread_sizes(count: int, largest: int) -> Tensor:
-    """`count` support sizes spread evenly over 1..largest, (count,) int64: the tasks of a batch train every K."""
-    return torch.linspace(largest, 1, count).round().to(torch.int64)
 
 
 def build_plda(settings: LearnerSettings, network: NetworkSettings, shape: tuple[int, ...]) -> MetaLearner:

@@ -13,13 +13,15 @@ class LearnerSettings:
     learn_rates: one learned inner rate per tensor and step instead of a fixed one (maml, anil).
     nu, kernel, ridge: metaoptnet (ridge is added to the kernel's diagonal).
     penalty: metaoptnet: the upper bound of a weight where the support has two classes (nu rules with one).
-    batch: plda, contrast, fb: train on episodes, or on batches of classes where another task's normals are anomalies.
+    batch: plda, fb: train on episodes, or on batches of classes where another task's normals are anomalies.
     dimensions: plda, contrast: the width of the space that distances live in (0: the network's own).
     largest_support: plda: batches of classes train every K from 1 to this; episodes up to their own support size.
     auxiliary_weight: plda: of a cross-entropy over all training classes (0: none); auxiliary_classes: their number.
     training_tasks: fb, mtl: how many tasks they are trained on, for the heads. The run fills in both numbers.
     head_width: mtl: the hidden layer of each training task's head.
-    precision: plda, contrast: of the embedding in training; adapting and scoring are always full precision.
+    precision: plda: of the embedding in training; adapting and scoring are always full precision.
+    residual: contrast: judge what differs from the mean of the normals (aligned series), or the series themselves.
+    random_kernels: contrast: how many fixed random convolutions give a distance of their own (0: none).
     flip_views: plda: adapt and score images by the mean of both mirror views.
     """
 
@@ -39,3 +41,5 @@ class LearnerSettings:
     head_width: int = 16
     precision: Literal["float32", "bfloat16"] = "float32"
     flip_views: bool = False
+    residual: bool = True
+    random_kernels: int = 0
