@@ -7,6 +7,7 @@ import io
 import os
 import zipfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ import torch
 from hypothesis import settings
 from PIL import Image
 
-from fewone.datasets import DATASETS, LoadOptions
+from fewone.datasets import DATASETS, LoadOptions, load
 from fewone.datasets.sources import default_data_dirs
 from fewone.episodes import EvaluationPlan, Preparation, RowPool, Store, Task, TaskSplits
 
@@ -60,6 +61,12 @@ def downloads(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_cifar(folder / "cifar-100-binary", random)
     write_mini_imagenet_folders(folder / "miniimagenet", random)
     return folder
+
+
+@pytest.fixture(scope="session")
+def load_generated() -> Callable[[str], TaskSplits]:
+    """Loads a dataset that is generated, once for all tests: nobody may change it."""
+    return cache(load)
 
 
 def write_idx(path: Path, array: np.ndarray) -> None:

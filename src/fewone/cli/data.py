@@ -116,6 +116,8 @@ class Show:
     """at most so many examples of each class of a task"""
 
     def run(self) -> int:
+        if self.out.is_dir():
+            raise FewoneError(f"{self.out}: is a folder; name the page to write, as in --out {self.out / 'page.html'}")
         if not self.out.parent.is_dir():
             raise FewoneError(f"{self.out}: the folder {self.out.parent} does not exist; create it or name another")
         if self.tasks < 1 or self.examples < 1:
