@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fewone.episodes import ClassBatch, Episodes, Examples
-from fewone.learners.inner_loop import AdaptedScorer, Parameters, build_classifier, each_task, stack, take_steps
+from fewone.learners.adapted_scorer import AdaptedScorer, stack_statistics, stack_tasks
+from fewone.learners.inner_loop import Parameters, build_classifier, take_steps
 from fewone.learners.inner_rates import InnerRates, build_rates
 from fewone.learners.meta_learner import MetaLearner, query_loss
 from fewone.learners.settings import LearnerSettings
@@ -32,14 +33,14 @@ class Anil(MetaLearner):
                 features, statistics = self.classifier.embedding(support[task].inputs)
                 heads.append(take_steps(_HeadLoss(features, support[task]), start, rates, order=1))
                 found.append(statistics)
-        statistics = tuple(torch.stack(column) for column in zip(*found, strict=True))
-        return AdaptedScorer(self.classifier, stack(heads), statistics)
+        return AdaptedScorer(self.classifier, stack_tasks(heads), stack_statistics(found))
 
     def accumulate_gradient(self, batch: Episodes | ClassBatch) -> Tensor:
         assert isinstance(batch, Episodes)
         losses = []
         rates, start = self.rates(), head_parameters(self.classifier)
-        for support, query in each_task(batch):
+        for task in range(len(batch)):
+            support, query = batch.support[task], batch.query[task]
             features, statistics = self.classifier.embedding(support.inputs)
             judged, _ = self.classifier.embedding(query.inputs, statistics)
             head = take_steps(_HeadLoss(features, support), start, rates, order=1 if self.first_order else 2)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from fewone.episodes import ClassBatch, Episodes, Examples
-from fewone.learners.inner_loop import AdaptedScorer, accumulate_meta_gradient, adapt_classifier, build_classifier
+from fewone.learners.adapted_scorer import AdaptedScorer
+from fewone.learners.inner_loop import build_classifier, inner_loop_of
 from fewone.learners.inner_rates import InnerRates, build_rates
 from fewone.learners.meta_learner import MetaLearner
 from fewone.learners.settings import LearnerSettings
@@ -23,11 +24,11 @@ class Maml(MetaLearner):
         self.classifier, self.rates, self.first_order = classifier, rates, first_order
 
     def adapt(self, support: Examples) -> AdaptedScorer:
-        return adapt_classifier(self.classifier, self.rates(), support)
+        return inner_loop_of(self.classifier).adapt(self.rates(), support)
 
     def accumulate_gradient(self, batch: Episodes | ClassBatch) -> Tensor:
         assert isinstance(batch, Episodes)
-        return accumulate_meta_gradient(self.classifier, self.rates(), batch, self.first_order)
+        return inner_loop_of(self.classifier).accumulate_meta_gradient(self.rates(), batch, self.first_order)
 
 
 def build_maml(settings: LearnerSettings, network: NetworkSettings, shape: tuple[int, ...]) -> Maml:

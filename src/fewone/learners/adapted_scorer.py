@@ -1,0 +1,46 @@
+"""The scorer of the gradient-based learners: a classifier with parameters of its own for each task."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from fewone.learners.meta_learner import Scorer
+from fewone.networks import Classifier, Statistics
+
+
+class AdaptedScorer(Scorer):
+    """Adapted parameters of T tasks, and the statistics of their supports under them."""
+
+    def __init__(self, classifier: Classifier, adapted: Mapping[str, Tensor], statistics: Statistics) -> None:
+        """adapted (T, ...) each: what is not among them stays the classifier's. statistics (T, channels) each."""
+        super().__init__()
+        # A copy: the learner may train on, what was adapted stays.
+        self.classifier = copy.deepcopy(classifier).requires_grad_(False)
+        self.names = tuple(adapted)
+        self.adapted = nn.ParameterList(nn.Parameter(value, requires_grad=False) for value in adapted.values())
+        self.statistics = nn.ParameterList(nn.Parameter(value, requires_grad=False) for value in statistics)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return torch.stack([self._score(task, values) for task, values in enumerate(inputs.unbind())])
+
+    def _score(self, task: int, inputs: Tensor) -> Tensor:
+        parameters = {name: value[task] for name, value in zip(self.names, self.adapted, strict=True)}
+        statistics = tuple(value[task] for value in self.statistics)
+        logits: Tensor
+        logits, _ = functional_call(self.classifier, parameters, (inputs, statistics))
+        return logits
+
+
+def stack_tasks(rows: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """The parameters of T tasks, one after the other -> (T, ...) each."""
+    return {name: torch.stack([row[name].detach() for row in rows]) for name in rows[0]}
+
+
+def stack_statistics(rows: Sequence[Statistics]) -> Statistics:
+    """The statistics of T tasks, one after the other -> (T, channels) each."""
+    return tuple(torch.stack(column).detach() for column in zip(*rows, strict=True))

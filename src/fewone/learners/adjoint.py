@@ -1,0 +1,222 @@
+"""The exact meta-gradient of a conv classifier without a graph through the inner loop.
+
+Keep what the inner steps did, take the query's gradient v where they end, and sweep back: v <- v - H (rate * v).
+Parameters of T tasks are rows (T, P).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fewone.episodes import Episodes, Examples
+from fewone.learners.adapted_scorer import AdaptedScorer
+from fewone.learners.inner_rates import StepRates
+from fewone.learners.task_groups import Result, work_in_groups
+from fewone.networks import Classifier, Statistics
+from fewone.networks.conv_derivatives import ConvDerivatives, Pass, PreparedInputs, logit_curvature, logit_gradient
+
+LARGEST_MAP = 2**21
+"""Values that the largest feature map of a chunk of queries may have: beyond it memory has to be fetched anew."""
+
+
+class AdjointLoop:
+    """The inner loop of a conv classifier, its derivatives written out."""
+
+    def __init__(self, classifier: Classifier) -> None:
+        self.classifier, self.network = classifier, ConvDerivatives(classifier)
+
+    def adapt(self, rates: Sequence[StepRates], support: Examples) -> AdaptedScorer:
+        start, steps = self._start(), self._pack_rates(rates)
+
+        def work(group: slice) -> tuple[Tensor, Statistics]:
+            part = Support.of(self.network, support[group])
+            rows = descend(part, start.expand(len(part.examples), -1), steps)
+            return rows, part.statistics(rows)
+
+        found = self._in_groups(support, work)
+        rows = torch.cat([rows for rows, _ in found])
+        statistics = tuple(torch.cat(column) for column in zip(*(kept for _, kept in found), strict=True))
+        return AdaptedScorer(self.classifier, self.network.packing.unpack(rows), statistics)
+
+    def accumulate_meta_gradient(self, rates: Sequence[StepRates], episodes: Episodes, first_order: bool) -> Tensor:
+        start, steps = self._start(), self._pack_rates(rates)
+        learned = any(rate.requires_grad for step in rates for rate in step.values())
+
+        def work(group: slice) -> MetaGradient:
+            part = Support.of(self.network, episodes.support[group])
+            rows = start.expand(len(part.examples), -1)
+            return differentiate(part, episodes.query[group], rows, steps, first_order, learned)
+
+        total = MetaGradient.add(self._in_groups(episodes.support, work))
+        self._accumulate(total.parameters / len(episodes))
+        if learned:
+            self._accumulate_rates(rates, [row / len(episodes) for row in total.rates])
+        return total.loss / len(episodes)
+
+    def accumulate_way(self, rates: Sequence[StepRates], episodes: Episodes) -> Tensor:
+        start, (*first, last) = self._start(), self._pack_rates(rates)
+
+        def work(group: slice) -> MetaGradient:
+            part = Support.of(self.network, episodes.support[group])
+            rows = start.expand(len(part.examples), -1)
+            middle = descend(part, rows, first)
+            loss, gradient = query_gradient(part, episodes.query[group], middle)
+            return MetaGradient(loss.sum(), (rows - middle + gradient * last).sum(0), ())
+
+        total = MetaGradient.add(self._in_groups(episodes.support, work))
+        self._accumulate(total.parameters / len(episodes))
+        return total.loss / len(episodes)
+
+    def _in_groups(self, support: Examples, work: Callable[[slice], Result]) -> list[Result]:
+        return work_in_groups(len(support), self.network.largest_map(support.inputs[:1]), work)
+
+    def _start(self) -> Tensor:
+        parameters = self.classifier.named_parameters()
+        return self.network.packing.pack({name: value.detach() for name, value in parameters})
+
+    def _pack_rates(self, rates: Sequence[StepRates]) -> list[Tensor]:
+        packed = []
+        for step in rates:
+            different = {id(rate): rate.detach() for rate in step.values()}
+            same = len(different) == 1 and len(step) == len(self.network.packing.tensors)
+            only = next(iter(different.values()))
+            packed.append(only if same and only.dim() == 0 else self.network.packing.pack(step).detach())
+        return packed
+
+    def _accumulate(self, row: Tensor) -> None:
+        gradients = self.network.packing.unpack(row.unsqueeze(0))
+        for name, parameter in self.classifier.named_parameters():
+            accumulate(parameter, gradients[name][0])
+
+    def _accumulate_rates(self, rates: Sequence[StepRates], rows: Sequence[Tensor]) -> None:
+        """Gradients by the rates of each step, rows (P,), handed on to whatever the rates were computed from."""
+        tensors, gradients = [], []
+        for step, row in zip(rates, rows, strict=True):
+            found = self.network.packing.unpack(row.unsqueeze(0))
+            for name, rate in step.items():
+                tensors.append(rate)
+                gradients.append(found[name][0] if rate.dim() else found[name].sum())
+        torch.autograd.backward(tensors, gradients)
+
+
+@dataclass(frozen=True)
+class Support:
+    """The support of T tasks, prepared once for all passes over it."""
+
+    network: ConvDerivatives
+    examples: Examples
+    inputs: PreparedInputs
+
+    @staticmethod
+    def of(network: ConvDerivatives, examples: Examples) -> Support:
+        return Support(network, examples, network.prepare(examples.inputs))
+
+    def run(self, rows: Tensor) -> Pass:
+        return self.network.run(rows, self.inputs)
+
+    def gradient(self, made: Pass) -> Tensor:
+        """Gradient of the support's loss in a pass that was made: (T, P)."""
+        return made.backward(logit_gradient(made.logits, self.examples.labels, self.examples.weights))
+
+    def statistics(self, rows: Tensor) -> Statistics:
+        """What the support leaves behind for queries: mean and variance of each norm, (T, channels) each."""
+        if not self.network.has_norms:
+            return ()
+        return tuple(value for norm in self.run(rows).norms for value in norm.true_statistics())
+
+    def hessian_product(self, made: Pass, direction: Tensor) -> Tensor:
+        """Hessian of the support's loss times direction (T, P), in a pass that went backward already."""
+        curvature = logit_curvature(made.logits, self.examples.weights)
+        return made.move(self.network.packing.split(direction), curvature)
+
+
+def descend(support: Support, start: Tensor, rates: Sequence[Tensor]) -> Tensor:
+    """SGD on the support from rows (T, P); rates: a scalar or (P,) for each step."""
+    rows = start
+    for rate in rates:
+        rows = torch.addcmul(rows, support.gradient(support.run(rows)), rate, value=-1)
+    return rows
+
+
+@dataclass(frozen=True)
+class MetaGradient:
+    """Summed over tasks: the loss, its gradient by the initial parameters (P,) and by the rates of each step (P,)."""
+
+    loss: Tensor
+    parameters: Tensor
+    rates: tuple[Tensor, ...]
+
+    @staticmethod
+    def add(parts: Sequence[MetaGradient]) -> MetaGradient:
+        return MetaGradient(
+            torch.stack([part.loss for part in parts]).sum(0),
+            torch.stack([part.parameters for part in parts]).sum(0),
+            tuple(torch.stack(column).sum(0) for column in zip(*(part.rates for part in parts), strict=True)),
+        )
+
+
+def differentiate(
+    support: Support, query: Examples, start: Tensor, rates: Sequence[Tensor], first_order: bool, learn_rates: bool
+) -> MetaGradient:
+    """Gradient of the query's loss after SGD on the support. first_order: the steps' gradients are constants."""
+    rows = start
+    passes: list[Pass | None] = []
+    gradients: list[Tensor | None] = []
+    for rate in rates:
+        made = support.run(rows)
+        gradient = support.gradient(made)
+        rows = torch.addcmul(rows, gradient, rate, value=-1)
+        passes.append(None if first_order else made)
+        gradients.append(gradient if learn_rates else None)
+    loss, adjoint = query_gradient(support, query, rows)
+    by_rate: list[Tensor] = []
+    for rate in reversed(rates):
+        kept, step = passes.pop(), gradients.pop()
+        if step is not None:
+            by_rate.append(-(step * adjoint).sum(0))
+        if kept is not None:
+            adjoint = adjoint - support.hessian_product(kept, adjoint * rate)
+    return MetaGradient(loss.sum(), adjoint.sum(0), tuple(reversed(by_rate)))
+
+
+def query_gradient(support: Support, query: Examples, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Loss (T,) of the query under rows (T, P), and its gradient, through the support's statistics too."""
+    made = support.run(rows) if support.network.has_norms else None
+    norms = [] if made is None else made.norms
+    statistics = [norm.statistics for norm in norms]
+    losses, gradients = [], []
+    for chunk in _chunks(query, support.network.largest_map(query.inputs)):
+        judged = support.network.run(rows, support.network.prepare(chunk.inputs), statistics)
+        losses.append(weighted_loss(judged.logits, chunk))
+        gradients.append(judged.backward(logit_gradient(judged.logits, chunk.labels, chunk.weights)))
+        for norm, other in zip(norms, judged.norms, strict=True):
+            norm.want(other.granted)
+    if made is not None:
+        gradients.append(made.backward(torch.zeros_like(made.logits)))
+    return torch.stack(losses).sum(0), torch.stack(gradients).sum(0)
+
+
+def weighted_loss(logits: Tensor, examples: Examples) -> Tensor:
+    """Weighted cross-entropy of each task: (T, n) -> (T,)."""
+    losses = F.binary_cross_entropy_with_logits(logits, examples.labels, reduction="none")
+    return (losses * examples.weights).sum(1)
+
+
+def _chunks(examples: Examples, largest_map: int) -> Iterator[Examples]:
+    """Examples (T, n, ...) cut along n, so that no feature map grows beyond LARGEST_MAP."""
+    count = examples.labels.shape[1]
+    pieces = min(count, -(-largest_map // LARGEST_MAP))
+    size = -(-count // pieces)
+    for start in range(0, count, size):
+        cut = slice(start, start + size)
+        yield Examples(examples.inputs[:, cut], examples.labels[:, cut], examples.weights[:, cut])
+
+
+def accumulate(parameter: Tensor, gradient: Tensor) -> None:
+    """Add to `.grad`, as a backward pass would."""
+    parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient

@@ -1,0 +1,212 @@
+"""Gradient and Hessian-vector product of the conv classifier's cross-entropy, written out without autograd.
+
+Tasks lead everywhere and each has parameters of its own, packed into a row: (T, P). Inputs are channels last,
+(T, n, h, w, c); a series is an image of height 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fewone.networks.chain_links import Convolved, Link, Pieces, Pooled, Rectified
+from fewone.networks.conv import ConvBlock, ConvEmbedding
+from fewone.networks.convolution import Convolution, PatchConvolution, PlainConvolution
+from fewone.networks.norm_link import Moments, Normed
+from fewone.networks.parameter_packing import PackedTensor, ParameterPacking
+from fewone.networks.support_norm import Classifier, SupportNorm
+
+
+@dataclass(frozen=True)
+class PreparedInputs:
+    """Inputs in the form that the first convolution takes; size (T, n, h, w)."""
+
+    values: Tensor
+    size: tuple[int, ...]
+
+
+class Pass:
+    """One forward pass: the links, the features (T, n, width) and the logits (T, n)."""
+
+    def __init__(self, links: Sequence[tuple[Link, int]], head: Pieces) -> None:
+        """links: each with the number of its parameters; head: weight (T, ..., channels) and bias (T, 1)."""
+        self.links, (weight, bias) = tuple(links), head
+        self.weight = weight.flatten(1)
+        self.inside = self.links[-1][0].outputs.shape
+        self.features = self.links[-1][0].outputs.flatten(2)
+        self.logits = torch.baddbmm(bias.unsqueeze(2), self.features, self.weight.unsqueeze(2)).squeeze(2)
+
+    @property
+    def norms(self) -> list[Normed]:
+        return [link for link, _ in self.links if isinstance(link, Normed)]
+
+    def backward(self, logits: Tensor) -> Tensor:
+        """Gradient of the logits (T, n) -> of the parameters (T, P)."""
+        self.gradient = logits
+        pieces = [_weigh(logits, self.features), logits.sum(1, keepdim=True)]
+        return self._back((logits.unsqueeze(2) * self.weight.unsqueeze(1)), pieces, "backward")
+
+    def move(self, direction: Pieces, curvature: Tensor) -> Tensor:
+        """Directional derivative (T, P) of `backward`; curvature (T, n): of the loss, by the logits."""
+        rest, moved = list(direction), None
+        for link, number in self.links:
+            moved = link.push(moved, rest[:number])
+            rest = rest[number:]
+        assert moved is not None
+        features, weight, bias = moved.flatten(2), rest[0].flatten(1), rest[1]
+        logits = torch.baddbmm(bias.unsqueeze(2), self.features, weight.unsqueeze(2))
+        logits = torch.baddbmm(logits, features, self.weight.unsqueeze(2)).squeeze(2).mul_(curvature)
+        pieces = [_weigh(logits, self.features) + _weigh(self.gradient, features), logits.sum(1, keepdim=True)]
+        moved = logits.unsqueeze(2) * self.weight.unsqueeze(1)
+        return self._back(moved.addcmul_(self.gradient.unsqueeze(2), weight.unsqueeze(1)), pieces, "pull")
+
+    def _back(self, features: Tensor, pieces: Pieces, way: str) -> Tensor:
+        """From the gradient (or its motion) of the features to the parameters', last link first."""
+        gradient: Tensor | None = features.view(self.inside)
+        for link, _ in reversed(self.links):
+            assert gradient is not None
+            gradient, found = link.backward(gradient) if way == "backward" else link.pull(gradient)
+            pieces = found + pieces
+        return torch.cat([piece.flatten(1) for piece in pieces], dim=1)
+
+
+def _weigh(weights: Tensor, features: Tensor) -> Tensor:
+    """Sum of features (T, n, width) weighted by (T, n) -> (T, width)."""
+    return torch.bmm(weights.unsqueeze(1), features).squeeze(1)
+
+
+class ConvDerivatives:
+    """The chain of a conv classifier, ready to be run for any number of tasks. Keeps no parameters."""
+
+    def __init__(self, classifier: Classifier) -> None:
+        embedding = classifier.embedding
+        assert isinstance(embedding, ConvEmbedding)
+        self.blocks = [_Block.of(block) for block in embedding.blocks if isinstance(block, ConvBlock)]
+        self.packing = ParameterPacking(_describe(classifier))
+        self.has_norms = any(block.norm_place is not None for block in self.blocks)
+
+    @staticmethod
+    def can_differentiate(classifier: Classifier) -> bool:
+        """Whether this very network is written out here; subclasses and other options are not."""
+        embedding = classifier.embedding
+        if type(classifier) is not Classifier or type(embedding) is not ConvEmbedding:
+            return False
+        blocks = [block for block in embedding.blocks if isinstance(block, ConvBlock)]
+        return embedding.pooling == "flatten" and all(
+            block.weight.shape[2] % 2 == 1 and (block.norm is None or type(block.norm) is SupportNorm)
+            for block in blocks
+        )
+
+    def largest_map(self, inputs: Tensor) -> int:
+        """How many values the largest feature map of inputs (T, n, c, *space) has."""
+        size = inputs.numel() // inputs.shape[2]
+        shrink: int = 2 ** (inputs.dim() - 3)
+        sizes: list[int] = [size * block.filters // shrink**number for number, block in enumerate(self.blocks)]
+        return max(sizes)
+
+    def prepare(self, inputs: Tensor) -> PreparedInputs:
+        """Inputs (T, n, c, *space), channels first, once for all passes over them."""
+        if inputs.dim() == 4:
+            inputs = inputs.unsqueeze(3)
+        values = inputs.permute(0, 1, 3, 4, 2).contiguous()
+        size = tuple(values.shape[:4])
+        return PreparedInputs(self.blocks[0].convolution(size[0], first=True).prepare(values), size)
+
+    def run(self, rows: Tensor, inputs: PreparedInputs, given: Sequence[Moments] | None = None) -> Pass:
+        """Forward with parameters (T, P); given: statistics of another batch, one per norm."""
+        pieces = self.packing.split(rows)
+        links: list[tuple[Link, int]] = []
+        prepared, size = inputs.values, inputs.size
+        for number, block in enumerate(self.blocks):
+            convolution = block.convolution(size[0], first=number == 0)
+            if number:
+                prepared = convolution.prepare(links[-1][0].outputs)
+                size = tuple(links[-1][0].outputs.shape[:4])
+            statistics = None if given is None or block.norm_place is None else given[number]
+            block.append_links(
+                links, Convolved(convolution, prepared, size, pieces[0], number == 0), pieces, statistics
+            )
+            pieces = pieces[block.parameters :]
+        return Pass(links, pieces)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """The sizes of one block, and how its links follow each other."""
+
+    channels: int
+    filters: int
+    kernel: tuple[int, int]
+    norm_place: str | None
+    epsilon: float
+
+    @staticmethod
+    def of(block: ConvBlock) -> _Block:
+        filters, channels, *kernel = block.weight.shape
+        norm = block.norm if isinstance(block.norm, SupportNorm) else None
+        return _Block(
+            channels,
+            filters,
+            (kernel[0], kernel[1]) if len(kernel) == 2 else (1, kernel[0]),
+            None if norm is None else block.norm_place,
+            0.0 if norm is None else norm.epsilon,
+        )
+
+    @property
+    def parameters(self) -> int:
+        return {None: 2, "before-relu": 3, "last": 4}[self.norm_place]
+
+    def convolution(self, tasks: int, first: bool) -> Convolution:
+        """One task goes through torch's convolution, except where that is slow: from a single channel."""
+        kind = PatchConvolution if tasks > 1 or (first and self.channels == 1) else PlainConvolution
+        return kind(self.channels, self.filters, self.kernel)
+
+    def append_links(
+        self, links: list[tuple[Link, int]], convolved: Convolved, pieces: Pieces, given: Moments | None
+    ) -> None:
+        """The links of this block, each with the number of its parameters."""
+        links.append((convolved, 1))
+        if self.norm_place == "before-relu":
+            normed = Normed(convolved.outputs, pieces[1], pieces[2], self.epsilon, pool=True, given=given)
+            links.extend([(normed, 2), (Rectified(normed.outputs, []), 0)])
+            return
+        pooled = Pooled(convolved.outputs)
+        rectified = Rectified(pooled.outputs, [pieces[1]])
+        links.extend([(pooled, 0), (rectified, 1)])
+        if self.norm_place == "last":
+            # The norm works in place, the ReLU's outputs are still needed.
+            values = rectified.outputs.clone()
+            links.append((Normed(values, pieces[2], pieces[3], self.epsilon, pool=False, given=given), 2))
+
+
+def _describe(classifier: Classifier) -> list[PackedTensor]:
+    """Every parameter of the classifier: convolutions and the head become channels last."""
+    described = []
+    filters = 0
+    for name, value in classifier.named_parameters():
+        shape = tuple(value.shape)
+        if name == "head.weight":
+            described.append(PackedTensor(name, shape, (filters, shape[1] // filters), (1, 0)))
+        elif value.dim() == 3:
+            described.append(PackedTensor(name, shape, (shape[0], shape[1], 1, shape[2]), (0, 2, 3, 1)))
+        elif value.dim() == 4:
+            described.append(PackedTensor(name, shape, shape, (0, 2, 3, 1)))
+        else:
+            described.append(PackedTensor(name, shape, shape, (0,)))
+        if value.dim() >= 3:
+            filters = shape[0]
+    return described
+
+
+def logit_gradient(logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+    """Derivative of the weighted cross-entropy by the logits, free of cancellation: labels are 0 or 1."""
+    sign = 1 - 2 * labels
+    return torch.sigmoid(logits * sign).mul_(sign).mul_(weights)
+
+
+def logit_curvature(logits: Tensor, weights: Tensor) -> Tensor:
+    """Second derivative of the weighted cross-entropy by the logits."""
+    return torch.sigmoid(logits).mul_(torch.sigmoid(-logits)).mul_(weights)
