@@ -13,6 +13,7 @@ import platform
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,7 @@ class Versions:
     python: str
 
     @staticmethod
+    @cache
     def here() -> Versions:
         return Versions(version("fewone"), version("torch"), platform.python_version())
 

@@ -11,13 +11,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from fewone.checkpoints import MODEL, ModelCard, Versions, check_shapes, read_bundle, read_versions, write_bundle
 from fewone.documents import DocumentError, from_plain, to_plain
 from fewone.errors import FewoneError
 from fewone.training.settings import Cost, Validation
-from fewone.training.state import TrainingState
+from fewone.training.state import SLOTS, TrainingState
 
 STATE = "state"
 # A run may be given more time; everything else would make it another run.
@@ -66,7 +67,9 @@ class RunFolder:
         tensors, document = read_bundle(self.folder, STATE)
         self._check(document, place)
         try:
-            iteration, cost = int(document["iteration"]), from_plain(Cost, document["cost"], path=("cost",))
+            iteration, cost = document["iteration"], from_plain(Cost, document["cost"], path=("cost",))
+            if type(iteration) is not int or iteration < 0:
+                raise ValueError(f"iteration {iteration!r}")
             history = [from_plain(Validation, item, path=("history",)) for item in document["history"]]
         except (KeyError, TypeError, ValueError, DocumentError) as error:
             raise FewoneError(f"{place}: not a training state ({error})") from error
@@ -131,16 +134,16 @@ def read_history(folder: Path) -> list[Validation]:
 
 
 def _comparable(tensors: dict[str, Tensor], state: TrainingState) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Found and wanted tensors by name: best weights may be absent, optimizer slots have their parameter's shape."""
-    weights = state.learner.state_dict()
-    parameters = [parameter for _, parameter in state.learner.named_parameters()]
+    """Found and wanted tensors by name; best weights, and slots of a parameter that never moved, may be absent."""
+    weights, parameters = state.learner.state_dict(), list(state.learner.parameters())
     wanted = {f"learner.{name}": tensor for name, tensor in weights.items()}
     if any(name.startswith("best.") for name in tensors):
         wanted |= {f"best.{name}": tensor for name, tensor in weights.items()}
-    for name, tensor in tensors.items():
-        parts = name.split(".")
-        if parts[0] == "optimizer" and len(parts) == 3 and parts[1].isdigit() and int(parts[1]) < len(parameters):
-            wanted[name] = tensor if parts[2] == "step" and tensor.dim() == 0 else parameters[int(parts[1])]
+    slots = SLOTS[type(state.optimizer)]
+    for number, parameter in enumerate(parameters):
+        if any(f"optimizer.{number}.{slot}" in tensors for slot in slots):
+            for slot in slots:
+                wanted[f"optimizer.{number}.{slot}"] = torch.tensor(0.0) if slot == "step" else parameter
     return tensors, wanted
 
 

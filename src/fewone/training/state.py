@@ -13,6 +13,13 @@ from torch import Tensor
 from fewone.learners import MetaLearner
 from fewone.training.settings import Cost, TrainingSettings, Validation
 
+# What each optimizer keeps for a parameter, beside its weights.
+SLOTS: dict[type[torch.optim.Optimizer], tuple[str, ...]] = {
+    torch.optim.Adam: ("step", "exp_avg", "exp_avg_sq"),
+    torch.optim.AdamW: ("step", "exp_avg", "exp_avg_sq"),
+    torch.optim.SGD: ("momentum_buffer",),
+}
+
 
 def make_optimizer(learner: MetaLearner, settings: TrainingSettings) -> torch.optim.Optimizer:
     """The outer optimizer over all parameters of the learner."""
