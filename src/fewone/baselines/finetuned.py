@@ -18,7 +18,8 @@ from fewone.baselines.shallow import Dial, Features
 from fewone.episodes import ANOMALOUS, ClassBatch, Episodes, Examples
 from fewone.errors import FewoneError
 from fewone.learners import LearnerSettings, MetaLearner
-from fewone.learners.inner_loop import AdaptedScorer, adapt_classifier
+from fewone.learners.adapted_scorer import AdaptedScorer
+from fewone.learners.inner_loop import inner_loop_of
 from fewone.learners.inner_rates import FixedRates
 from fewone.networks import Classifier, Embedding, NetworkSettings, build_embedding
 
@@ -62,7 +63,7 @@ class FineTuning(Dial):
         with torch.no_grad():
             classifier.head.weight.copy_(self.get_buffer("weight"))
         names = [name for name, _ in classifier.named_parameters() if self.layers == "all" or name.startswith("head.")]
-        return adapt_classifier(classifier, FixedRates(names, self.rate, int(self.steps))(), support)
+        return inner_loop_of(classifier).adapt(FixedRates(names, self.rate, int(self.steps))(), support)
 
 
 def build_shared_embedding(network: NetworkSettings, shape: tuple[int, ...]) -> Embedding:

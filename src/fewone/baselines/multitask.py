@@ -14,7 +14,7 @@ from fewone.baselines.shallow import Dial
 from fewone.episodes import ClassBatch, Episodes, Examples
 from fewone.errors import FewoneError
 from fewone.learners import LearnerSettings, MetaLearner, query_loss
-from fewone.learners.inner_loop import AdaptedScorer
+from fewone.learners.adapted_scorer import AdaptedScorer
 from fewone.networks import Embedding, NetworkSettings
 
 
