@@ -130,7 +130,7 @@ def _minimise(program: QuadraticProgram) -> Solution:
         converged = converged | (iterate.gap() <= GAP_TOLERANCE * torch.maximum(size, first_gap))
         if bool(converged.all()):
             break
-    x = torch.where(forced.unsqueeze(-1), corner, iterate.x)
+    x = torch.where(forced.unsqueeze(-1), corner, torch.minimum(iterate.x, program.upper))
     free = _find_free(relaxed, iterate) & ~forced.unsqueeze(-1)
     return Solution(x, free, iterate.multiplier, converged | forced)
 
