@@ -19,7 +19,7 @@ from fewone.datasets.sources import Request
 from fewone.episodes import EvaluationPlan, Preparation, RowPool, Store, Task, TaskSplits
 
 Waveform = Literal["sawtooth", "sine"]
-Array = NDArray[np.float64]
+Array = NDArray[np.floating]
 
 LENGTH = 128
 WINDOWS = 200
