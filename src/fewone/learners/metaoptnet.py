@@ -30,10 +30,10 @@ from fewone.networks import NetworkSettings, Statistics, build_embedding
 class MetaOptNet(MetaLearner):
     """An embedding, a support vector machine per task, and a learned scale of its decision values (as a logarithm)."""
 
-    def __init__(self, embedding: TaskEmbedding, kernel: Kernel, machine: Machine) -> None:
+    def __init__(self, embedding: TaskEmbedding, kernel: Kernel, machine: Machine, scale: float = 1.0) -> None:
         super().__init__()
         self.embedding, self.kernel, self.machine = embedding, kernel, machine
-        self.log_scale = nn.Parameter(torch.tensor(0.0))
+        self.log_scale = nn.Parameter(torch.tensor(scale).log())
 
     @torch.no_grad()
     def adapt(self, support: Examples) -> MetaOptNetScorer:
@@ -85,8 +85,7 @@ class MetaOptNetScorer(Scorer):
 class Kernel(nn.Module):
     """features (T, n, width), (T, m, width) -> similarities (T, n, m), float64.
 
-    linear: the inner product divided by the width. rbf: exp(-rate * mean squared difference), the rate learned from
-    1 on. Both are of order 1 for features of order 1 at every width, so nu, ridge and scale keep their meaning.
+    linear: the inner product. rbf: exp(-rate * mean squared difference), the rate learned from 1 on.
     """
 
     def __init__(self, kind: Literal["linear", "rbf"]) -> None:
@@ -94,13 +93,13 @@ class Kernel(nn.Module):
         self.log_rate = nn.Parameter(torch.tensor(0.0)) if kind == "rbf" else None
 
     def forward(self, left: Tensor, right: Tensor) -> Tensor:
-        width = left.shape[-1]
         left, right = left.to(torch.float64), right.to(torch.float64)
-        products = left @ right.mT / width
+        products = left @ right.mT
         if self.log_rate is None:
             return products
-        squares = left.square().mean(-1).unsqueeze(-1) + right.square().mean(-1).unsqueeze(-2)
-        return torch.exp(-self.log_rate.to(torch.float64).exp() * (squares - 2 * products).clamp_min(0))
+        squares = left.square().sum(-1).unsqueeze(-1) + right.square().sum(-1).unsqueeze(-2)
+        distances = (squares - 2 * products).clamp_min(0) / left.shape[-1]
+        return torch.exp(-self.log_rate.to(torch.float64).exp() * distances)
 
 
 @dataclass(frozen=True)
@@ -173,4 +172,7 @@ def find_bias(program: QuadraticProgram, solution: Solution, signs: Tensor) -> T
 def build_metaoptnet(settings: LearnerSettings, network: NetworkSettings, shape: tuple[int, ...]) -> MetaOptNet:
     """The learner `metaoptnet`; it reads nu, kernel, ridge and penalty."""
     embedding = TaskEmbedding(build_embedding(network, shape), centred=False)
-    return MetaOptNet(embedding, Kernel(settings.kernel), Machine(settings.nu, settings.penalty, settings.ridge))
+    machine = Machine(settings.nu, settings.penalty, settings.ridge)
+    # Inner products grow with the width; a scale of 1 starts wide networks on saturated logits.
+    scale = embedding.width**-0.5 if settings.kernel == "linear" else 1.0
+    return MetaOptNet(embedding, Kernel(settings.kernel), machine, scale)
