@@ -63,6 +63,15 @@ _CIFAR_100 = Source(
     ("train.bin", "test.bin"),
     "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz (unpack it)",
 )
+_CNC = Source(
+    ("cnc/data", "CNC_Machining/data", "CNC_Machining-main/data", "data", "."),
+    ("M01/OP*/good/*.h5", "M02/OP*/good/*.h5"),
+    "https://github.com/boschresearch/CNC_Machining",
+)
+_CNC_VARIANTS = (
+    *(f"OP{number:02d}" for number in (1, 2, 4, 5, 6, 7, 8, 10, 11, 12, 14)),
+    *("A", "B", "C", "D", "M02", "M02-A", "M02-B", "M02-C", "M02-D", "event", "event-seen"),
+)
 
 DATASETS: dict[str, Dataset] = {
     "mt-mnist": Dataset("mt_mnist:load_mt_mnist", (1, 28, 28), (8, 1, 1), tuple("012345678"), _MNIST),
@@ -75,6 +84,7 @@ DATASETS: dict[str, Dataset] = {
     "sts-smooth": Dataset("smooth_series:load_smooth", (1, 128), (300, 20, 60)),
     "sts-context": Dataset("context_series:load_context", (1, 128), (300, 20, 60)),
     "sts-context-hard": Dataset("context_series:load_context_hard", (1, 128), (300, 20, 60)),
+    "cnc": Dataset("cnc_milling:load_cnc", (3, 2048), None, _CNC_VARIANTS, _CNC),
 }
 
 
