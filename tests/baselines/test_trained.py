@@ -123,28 +123,19 @@ def test_each_task_trains_its_own_head_in_mtl() -> None:
     torch.testing.assert_close(loss, torch.stack(expected).mean().detach())
 
 
-def test_mtl_adapts_the_head_alone_and_its_variant_all_layers() -> None:
-    support = Examples.normals(torch.randn(1, 4, *SHAPE, generator=torch.Generator().manual_seed(0)))
-    for name, moves in (("mtl", False), ("mtl-all-layers", True), ("fb", True)):
-        learner = build(name)
-        scorer = learner.adapt(support)
-        adapted = dict(zip(scorer.names, scorer.values, strict=True))
-        assert not torch.equal(adapted["head.weight"][0], learner.tuning.get_buffer("weight"))
-        for key, value in learner.embedding.named_parameters():
-            assert torch.equal(adapted[f"embedding.{key}"][0], value) is not moves, (name, key)
-
-
-def test_fine_tuning_is_plain_sgd_from_the_same_new_head() -> None:
-    learner = build("fb")
-    assert isinstance(learner, FineTuned)
+@pytest.mark.parametrize(("name", "all_layers"), [("fb", True), ("mtl", False), ("mtl-all-layers", True)])
+def test_fine_tuning_is_plain_sgd_from_the_same_new_head(name: str, all_layers: bool) -> None:
+    """FB adapts everything, MTL the new head alone, its variant everything."""
+    learner = build(name)
+    assert isinstance(learner, FineTuned | MultiTask)
     support = Examples.of(
         torch.randn(1, 4, *SHAPE, generator=torch.Generator().manual_seed(0)), torch.tensor([[0.0, 0, 1, 1]])
     )
     embedding = copy.deepcopy(learner.embedding)
     head = torch.nn.Linear(embedding.width, 1)
     torch.nn.init.zeros_(head.bias)
-    head.weight.data.copy_(learner.tuning.get_buffer("weight"))
-    optimizer = torch.optim.SGD([*embedding.parameters(), *head.parameters()], 0.1)
+    head.weight.data.copy_(learner.tuning.weight)
+    optimizer = torch.optim.SGD([*head.parameters(), *(embedding.parameters() if all_layers else ())], 0.1)
     for _ in range(5):
         optimizer.zero_grad()
         logits = head(embedding(support.inputs[0])[0]).squeeze(-1)

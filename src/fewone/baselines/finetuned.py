@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from fewone.baselines.shallow import Dial, Features
 from fewone.episodes import ANOMALOUS, ClassBatch, Episodes, Examples
 from fewone.errors import FewoneError
-from fewone.learners import LearnerSettings, MetaLearner
-from fewone.learners.adapted_scorer import AdaptedScorer
+from fewone.learners import LearnerSettings, MetaLearner, Scorer
 from fewone.learners.inner_loop import inner_loop_of
 from fewone.learners.inner_rates import FixedRates
 from fewone.networks import Classifier, Embedding, NetworkSettings, build_embedding
@@ -39,11 +38,30 @@ class EmbeddingFeatures(Features):
         return features
 
 
+class HeadScorer(Scorer):
+    """A linear head for each of T tasks on shared features: weight (T, D), bias (T, 1)."""
+
+    weight: Tensor
+    bias: Tensor
+
+    def __init__(self, features: EmbeddingFeatures, weight: Tensor, bias: Tensor) -> None:
+        super().__init__()
+        self.features = features
+        self.register_buffer("weight", weight)
+        self.register_buffer("bias", bias)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        features = torch.unflatten(self.features(inputs.flatten(0, 1)), 0, inputs.shape[:2])
+        return torch.einsum("tnd,td->tn", features, self.weight) + self.bias
+
+
 class FineTuning(Dial):
     """A new head on an embedding, and some steps of SGD on the support. steps: chosen on validation tasks."""
 
     steps: Tensor
+    weight: Tensor
     options = STEPS
+    episodes = 20
 
     def __init__(self, width: int, rate: float, steps: int, layers: Literal["all", "head"]) -> None:
         super().__init__()
@@ -58,12 +76,29 @@ class FineTuning(Dial):
         """Settle on a number of steps."""
         self.steps.fill_(int(option))
 
-    def adapt(self, embedding: Embedding, support: Examples) -> AdaptedScorer:
+    def adapt(self, embedding: Embedding, support: Examples) -> Scorer:
+        return self._adapt_head(embedding, support) if self.layers == "head" else self._adapt_all(embedding, support)
+
+    def _adapt_all(self, embedding: Embedding, support: Examples) -> Scorer:
         classifier = Classifier(deepcopy(embedding)).eval()
         with torch.no_grad():
-            classifier.head.weight.copy_(self.get_buffer("weight"))
-        names = [name for name, _ in classifier.named_parameters() if self.layers == "all" or name.startswith("head.")]
+            classifier.head.weight.copy_(self.weight)
+        names = [name for name, _ in classifier.named_parameters()]
         return inner_loop_of(classifier).adapt(FixedRates(names, self.rate, int(self.steps))(), support)
+
+    def _adapt_head(self, embedding: Embedding, support: Examples) -> HeadScorer:
+        """Logistic regression on features that stay: their pass is made once, the gradient is written out."""
+        shared = EmbeddingFeatures(embedding)
+        with torch.no_grad():
+            features = torch.unflatten(shared(support.inputs.flatten(0, 1)), 0, support.labels.shape)
+            weight = self.weight.expand(len(support), -1).clone()
+            bias = weight.new_zeros(len(support), 1)
+            for _ in range(int(self.steps)):
+                probability = torch.sigmoid(torch.einsum("tkd,td->tk", features, weight) + bias)
+                slope = (probability - support.labels) * support.weights
+                weight -= self.rate * torch.einsum("tk,tkd->td", slope, features)
+                bias -= self.rate * slope.sum(-1, keepdim=True)
+        return HeadScorer(shared, weight, bias)
 
 
 def build_shared_embedding(network: NetworkSettings, shape: tuple[int, ...]) -> Embedding:
@@ -86,7 +121,7 @@ class FineTuned(MetaLearner):
     def dial(self) -> Dial:
         return self.tuning
 
-    def adapt(self, support: Examples) -> AdaptedScorer:
+    def adapt(self, support: Examples) -> Scorer:
         return self.tuning.adapt(self.embedding, support)
 
     def accumulate_gradient(self, batch: Episodes | ClassBatch) -> Tensor:

@@ -13,8 +13,7 @@ from fewone.baselines.finetuned import FineTuning, build_shared_embedding
 from fewone.baselines.shallow import Dial
 from fewone.episodes import ClassBatch, Episodes, Examples
 from fewone.errors import FewoneError
-from fewone.learners import LearnerSettings, MetaLearner, query_loss
-from fewone.learners.adapted_scorer import AdaptedScorer
+from fewone.learners import LearnerSettings, MetaLearner, Scorer, query_loss
 from fewone.networks import Embedding, NetworkSettings
 
 
@@ -49,7 +48,7 @@ class MultiTask(MetaLearner):
     def dial(self) -> Dial:
         return self.tuning
 
-    def adapt(self, support: Examples) -> AdaptedScorer:
+    def adapt(self, support: Examples) -> Scorer:
         return self.tuning.adapt(self.embedding, support)
 
     def accumulate_gradient(self, batch: Episodes | ClassBatch) -> Tensor:

@@ -17,6 +17,8 @@ class Dial(nn.Module):
     """One setting to be chosen on validation tasks, kept in a buffer; no options: nothing to choose."""
 
     options: tuple[float, ...] = ()
+    episodes: int = 60
+    """How many validation episodes each option is worth: fewer where adapting is slow."""
 
     def choose(self, option: float) -> None:
         """Settle on one of the options."""

@@ -24,6 +24,9 @@ class Choosing(Protocol):
     @property
     def options(self) -> tuple[float, ...]: ...
 
+    @property
+    def episodes(self) -> int: ...
+
     def choose(self, option: float) -> None: ...
 
 
@@ -60,13 +63,14 @@ def observe_batches(learner: MetaLearner, batches: Iterable[Episodes | ClassBatc
 
 
 def choose_dial(
-    learner: MetaLearner, tasks: Sequence[Task], sampler: EpisodeSampler, seed: int, episodes: int = 60
+    learner: MetaLearner, tasks: Sequence[Task], sampler: EpisodeSampler, seed: int, episodes: int | None = None
 ) -> float | None:
     """Set the learner's dial to what judges validation tasks best (accuracy, then AUROC); None: it has no dial."""
     if not isinstance(learner, HasDial) or not learner.dial.options:
         return None
     if not tasks:
         raise FewoneError("there is no validation task to choose a setting on; add tasks to the split")
+    episodes = episodes or learner.dial.episodes
     chosen = spread(tasks, episodes)
     plan = plan_validation(chosen, sampler, sets=max(1, episodes // len(chosen)))
 
