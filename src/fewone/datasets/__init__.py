@@ -85,6 +85,7 @@ DATASETS: dict[str, Dataset] = {
     "sts-context": Dataset("context_series:load_context", (1, 128), (300, 20, 60)),
     "sts-context-hard": Dataset("context_series:load_context_hard", (1, 128), (300, 20, 60)),
     "cnc": Dataset("cnc_milling:load_cnc", (3, 2048), None, _CNC_VARIANTS, _CNC),
+    "folder": Dataset("folder:load_folder", None, None),
 }
 
 

@@ -1,0 +1,224 @@
+"""The user's own history, PATH/TASK/normal|anomalous/* or PATH/TASK.npz, -> tasks, split by task.
+
+group: "file" (each file is a recording, the default), "prefix:_" (its name up to the first _ is), or "column:NAME"
+(a column of its .csv or .parquet says which). Tasks that share a recording are never split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from fewone.datasets.example_files import SUFFIXES, Array, read_archive, read_file
+from fewone.datasets.fingerprint import with_fingerprint
+from fewone.datasets.folder_splits import SPLITS, draw_splits, read_splits
+from fewone.datasets.sources import LoadOptions, Request
+from fewone.episodes import EvaluationPlan, Preparation, RowPool, Store, Task, TaskSplits
+from fewone.errors import FewoneError
+
+LABELS = ("normal", "anomalous")
+
+
+@dataclass(frozen=True)
+class Example:
+    """One example of one task, where it came from and which recording it belongs to."""
+
+    values: Array
+    task: str
+    label: str
+    origin: str
+    recording: str
+
+
+@dataclass(frozen=True)
+class FolderTasks:
+    """All tasks of a folder, before any split: what a detector needs. Tasks without anomalies are allowed."""
+
+    tasks: tuple[Task, ...]
+    shape: tuple[int, ...]
+    preparation: Preparation
+    recordings: dict[str, frozenset[str]]
+
+
+def read_folder(path: Path, options: LoadOptions | None = None) -> FolderTasks:
+    """The tasks of a folder; a task may have normals only."""
+    options = options or LoadOptions()
+    names = _list_tasks(path)
+    found = [_read_task(path, name, options) for name in names]
+    examples = [example for task in found for example in task]
+    _check_shapes(examples, options)
+    for name, members in zip(names, found, strict=True):
+        if not any(example.label == "normal" for example in members):
+            raise FewoneError(f"{path / name}: has no normal example; put at least one into {name}/normal")
+    store = _build_store(examples)
+    image, whole = store.values.dim() == 4, store.values.dtype == torch.uint8
+    return FolderTasks(
+        _build_tasks(names, examples, store),
+        shape=tuple(examples[0].values.shape),
+        preparation=Preparation(1 / 255 if whole else 1.0) if image else Preparation(standardize=True),
+        recordings={
+            name: frozenset(example.recording for example in members)
+            for name, members in zip(names, found, strict=True)
+        },
+    )
+
+
+def load_folder(request: Request) -> TaskSplits:
+    """folder:PATH for meta-training: every task needs anomalies; splits.toml, or a seeded split, says who tests."""
+    content = read_folder(request.folder, request.options)
+    for task in content.tasks:
+        if not len(task.anomalous):
+            raise FewoneError(
+                f"{request.folder / task.name}: has no anomalous example, and meta-training judges every adaptation on"
+                f" some; add {task.name}/anomalous, or take the task out and fit a detector on its normals"
+            )
+    file = request.folder / "splits.toml"
+    splits = (
+        read_splits(file, content.recordings)
+        if file.exists()
+        else draw_splits(request.folder, content.recordings, request.options.seed)
+    )
+    by_name = {task.name: task for task in content.tasks}
+    train, validation, test = (tuple(by_name[name] for name in splits[split]) for split in SPLITS)
+    return with_fingerprint(
+        TaskSplits(
+            request.name,
+            train,
+            validation,
+            test,
+            shape=content.shape,
+            preparation=content.preparation,
+            plan=EvaluationPlan(adaptation_sets=5, normals=None, anomalies=None),
+            smallest_query=2,
+        )
+    )
+
+
+def _list_tasks(path: Path) -> list[str]:
+    """The tasks' names, in order: each a folder or an .npz file."""
+    if not path.is_dir():
+        raise FewoneError(f"{path}: no such folder; give the folder that holds TASK/normal and TASK/anomalous")
+    names: list[str] = []
+    for entry in _entries(path):
+        if entry.name == "splits.toml":
+            continue
+        if not entry.is_dir() and entry.suffix.lower() != ".npz":
+            raise FewoneError(f"{entry}: neither a task's folder nor TASK.npz nor splits.toml; take it out")
+        name = entry.name if entry.is_dir() else entry.stem
+        if name in names:
+            raise FewoneError(f"{path / name}: is there both as a folder and as .npz; keep one of them")
+        names.append(name)
+    if not names:
+        raise FewoneError(f"{path}: holds no task; put files into TASK/normal and TASK/anomalous, or write TASK.npz")
+    return names
+
+
+def _entries(folder: Path) -> list[Path]:
+    """What a folder holds, in order, without hidden files; links that lead nowhere or round in a circle are errors."""
+    entries = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
+    for entry in entries:
+        if entry.is_symlink():
+            if not entry.exists():
+                raise FewoneError(f"{entry}: is a symbolic link that leads nowhere or back to itself; remove it")
+            if entry.is_dir() and entry.resolve() in (folder.resolve(), *folder.resolve().parents):
+                raise FewoneError(f"{entry}: is a symbolic link to a folder that holds it, a circle; remove it")
+    return entries
+
+
+def _read_task(path: Path, name: str, options: LoadOptions) -> list[Example]:
+    folder = path / name
+    if not folder.is_dir():
+        return list(_read_task_archive(path / f"{name}.npz", name, options))
+    if not (folder / "normal").is_dir():
+        raise FewoneError(f"{folder}: has no folder 'normal'; put the task's normal examples there")
+    for entry in _entries(folder):
+        if entry.name not in LABELS:
+            raise FewoneError(f"{entry}: a task holds 'normal' and 'anomalous' and nothing else; take it out")
+    examples: list[Example] = []
+    for label in LABELS:
+        if (folder / label).exists():
+            found = [
+                example for file in _entries(folder / label) for example in _read_example(file, name, label, options)
+            ]
+            if not found:
+                kinds = " ".join(SUFFIXES)
+                raise FewoneError(f"{folder / label}: is empty; put examples ({kinds}) there or remove the folder")
+            examples += found
+    return examples
+
+
+def _read_task_archive(path: Path, name: str, options: LoadOptions) -> Iterator[Example]:
+    for label, array in read_archive(path).items():
+        for number, values in enumerate(array, start=1):
+            origin = f"{path}, {label} {number}"
+            for window in _cut(values, origin, options):
+                yield Example(window, name, label, origin, recording=origin)
+
+
+def _read_example(file: Path, task: str, label: str, options: LoadOptions) -> Iterator[Example]:
+    if file.is_dir():
+        raise FewoneError(f"{file}: is a folder; examples lie directly in {task}/{label}")
+    rule, _, argument = (options.group or "file").partition(":")
+    if (rule, bool(argument)) not in (("file", False), ("prefix", True), ("column", True)):
+        raise FewoneError(f"group {options.group!r} is not known; say 'file', 'prefix:SEPARATOR' or 'column:NAME'")
+    for piece in read_file(file, argument if rule == "column" else None):
+        recording = str(file) if rule == "file" else piece.group or file.stem.split(argument)[0]
+        for window in _cut(piece.values, str(file), options):
+            yield Example(window, task, label, str(file), recording)
+
+
+def _cut(values: Array, origin: str, options: LoadOptions) -> Iterator[Array]:
+    """A series (channels, length) as windows (channels, window), one every stride; images and whole series as is."""
+    window = options.window
+    if window is None or values.ndim == 3:
+        yield values
+        return
+    stride = window if options.stride is None else options.stride
+    if window < 1 or stride < 1:
+        raise FewoneError(f"window {window} and stride {stride} must be at least 1")
+    if values.shape[1] < window:
+        raise FewoneError(
+            f"{origin}: has {values.shape[1]} samples, fewer than the window of {window}; take it out or cut shorter"
+        )
+    for start in range(0, values.shape[1] - window + 1, stride):
+        yield values[:, start : start + window]
+
+
+def _check_shapes(examples: Sequence[Example], options: LoadOptions) -> None:
+    """All examples must have the shape of the first."""
+    first = examples[0]
+    for example in examples:
+        if example.values.shape == first.values.shape:
+            continue
+        same = example.values.ndim == first.values.ndim == 2 and len(example.values) == len(first.values)
+        remedy = "cut all to one length with --window" if same and options.window is None else "make them alike"
+        raise FewoneError(
+            f"{example.origin}: has {_describe(example.values)}, {first.origin} has {_describe(first.values)}; {remedy}"
+        )
+
+
+def _describe(values: Array) -> str:
+    if values.ndim == 3:
+        return f"{values.shape[2]}x{values.shape[1]} pixels in {values.shape[0]} channels"
+    return f"{values.shape[1]} samples in {values.shape[0]} channels"
+
+
+def _build_store(examples: Sequence[Example]) -> Store:
+    """Every example once. Recordings of one example each need no rule, so they are not kept."""
+    whole = all(example.values.dtype == np.uint8 for example in examples)
+    values = np.stack([example.values for example in examples]).astype(np.uint8 if whole else np.float32, copy=False)
+    numbers: dict[str, int] = {}
+    recording = torch.tensor([numbers.setdefault(example.recording, len(numbers)) for example in examples])
+    return Store(torch.from_numpy(values), recording if len(numbers) < len(examples) else None)
+
+
+def _build_tasks(names: Sequence[str], examples: Sequence[Example], store: Store) -> tuple[Task, ...]:
+    rows: dict[tuple[str, str], list[int]] = {(name, label): [] for name in names for label in LABELS}
+    for number, example in enumerate(examples):
+        rows[example.task, example.label].append(number)
+    pools = {key: RowPool(store, torch.tensor(numbers, dtype=torch.int64)) for key, numbers in rows.items()}
+    return tuple(Task(name, pools[name, "normal"], pools[name, "anomalous"]) for name in names)
