@@ -19,10 +19,12 @@ from fewone.calibration import (
     calibrate,
     score_leaving_one_out,
 )
+from fewone.calibration.calibrated import LeavingOneOut
 from fewone.documents import from_plain, to_plain
 from fewone.episodes import Examples, RowPool, Store, Task
 from fewone.errors import FewoneError
-from fewone.learners import Scorer
+from fewone.learners import LEARNERS, LearnerSettings, Scorer
+from fewone.networks import NetworkSettings
 from fewone.sampling import EpisodeSampler
 
 
@@ -186,6 +188,23 @@ def test_leave_one_out_judges_every_normal_by_the_others() -> None:
     assert len(score_leaving_one_out(CentreLearner(), Examples.normals(inputs[:, :1]))) == 0
     mixed = Examples.of(inputs, torch.tensor([[0.0, 0.0, 1.0]]))
     assert len(score_leaving_one_out(CentreLearner(), mixed)) == 2, "known anomalies are never left out"
+
+
+@pytest.mark.parametrize("name", ["plda", "contrast"])
+def test_the_short_way_of_leaving_one_out_is_the_long_way(name: str) -> None:
+    torch.manual_seed(0)
+    network = NetworkSettings(filters=(4, 4), norm="running")
+    learner = LEARNERS[name](LearnerSettings(dimensions=3), network, (1, 16)).double().eval()
+    inputs = torch.randn(1, 5, 1, 16, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    support = Examples.of(inputs, torch.tensor([[0.0, 0.0, 1.0, 0.0, 0.0]], dtype=torch.float64))
+
+    class LongWay:
+        def adapt(self, support: Examples) -> Scorer:
+            return learner.adapt(support)
+
+    assert isinstance(learner, LeavingOneOut)
+    assert not isinstance(LongWay(), LeavingOneOut)
+    torch.testing.assert_close(score_leaving_one_out(learner, support), score_leaving_one_out(LongWay(), support))
 
 
 def test_the_map_survives_json() -> None:

@@ -151,6 +151,21 @@ class Contrast(MetaLearner):
         front, fixed = self.describe(support.inputs)
         return ContrastScorer(self, Support(front, fixed, (support.labels == NORMAL).to(front.dtype)))
 
+    def leave_one_out(self, support: Examples, left: Tensor) -> Tensor:
+        """Logits (F,) of the normals `left` (F,) of one support (1, K, ...), each judged by the rest; seen once."""
+        front, fixed = self.describe(support.inputs)
+        normal = (support.labels == NORMAL).to(front.dtype).repeat(len(left), 1)
+        many = Support(
+            front.expand(len(left), *front.shape[1:]),
+            None if fixed is None else fixed.expand(len(left), *fixed.shape[1:]),
+            normal.scatter(1, left.unsqueeze(-1), 0.0),
+        )
+        opinion, place = self.look(self.query_views(front[0, left].unsqueeze(1), many))
+        judged = ContrastScorer(self, many).judge(
+            opinion, place, None if fixed is None else fixed[0, left].unsqueeze(1)
+        )
+        return judged.squeeze(1)
+
     def describe(self, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
         """inputs (T, n, *shape) -> front (T, n, channels, ...) and the fixed features (T, n, R) or None, unscaled."""
         flat = inputs.flatten(0, 1)

@@ -165,6 +165,14 @@ class Plda(MetaLearner):
         normal = (support.labels == NORMAL).to(self.shift.dtype)
         return PosteriorScorer(self, self.embed(support.inputs), normal, 1.0 - normal)
 
+    def leave_one_out(self, support: Examples, left: Tensor) -> Tensor:
+        """Logits (F,) of the normals `left` (F,) of one support (1, K, ...), each judged by the rest; embedded once."""
+        latent = self.embed(support.inputs)
+        normal = (support.labels == NORMAL).to(latent.dtype).repeat(len(left), 1)
+        kept = normal.scatter(1, left.unsqueeze(-1), 0.0)
+        scorer = PosteriorScorer(self, latent.expand(len(left), -1, -1), kept, 1.0 - normal)
+        return scorer.score(latent[0, left].unsqueeze(1)).squeeze(1)
+
     def accumulate_gradient(self, batch: Episodes | ClassBatch) -> Tensor:
         self.embedding.train()
         self.last_norm.train()
