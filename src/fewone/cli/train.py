@@ -45,6 +45,14 @@ def main(arguments: list[str]) -> int:
     with Display(console, experiment) as display:
         train(experiment, splits, chosen.out, display.watch, tensorboard=chosen.tensorboard)
     history = read_history(chosen.out)
+    if not history:
+        console.print(
+            f"{experiment.learner} is not trained by gradient: what it takes from other tasks is in {chosen.out};"
+            f" judge it with: fewone evaluate {chosen.out}",
+            highlight=False,
+            soft_wrap=True,
+        )
+        return 0
     best = min(history, key=lambda validation: validation.loss)
     if not display.ended:
         console.print(f"{chosen.out}: this run was finished before; nothing was done", highlight=False)

@@ -38,7 +38,8 @@ class Experiment:
     """learner: a name of LEARNERS, with `oc-` in front for one-class training, or of BASELINES.
 
     k: examples in the support. normal_share: of them in training (1.0 one-class, 0.5 balanced);
-    test_normal_share: of them in validation and test. `default_experiment` fills in what the paper used.
+    test_normal_share: of them in validation and test. further_k: the trained learner is judged with these
+    K as well. `default_experiment` fills in what the paper used.
     """
 
     dataset: str
@@ -51,6 +52,7 @@ class Experiment:
     network: NetworkSettings
     learning: LearnerSettings
     training: TrainingSettings
+    further_k: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         for path, (allows, allowed) in LIMITS.items():
@@ -93,6 +95,7 @@ _SHARE: tuple[Callable[[Any], bool], str] = (lambda value: 0.5 <= value <= 1), "
 LIMITS: dict[tuple[str, ...], tuple[Callable[[Any], bool], str]] = {
     ("k",): _whole(1),
     ("seed",): _whole(0),
+    ("further_k",): (lambda value: all(k >= 1 for k in value), "a list of whole numbers of at least 1"),
     ("normal_share",): _SHARE,
     ("test_normal_share",): _SHARE,
     ("data", "seed"): _whole(0),
@@ -104,14 +107,24 @@ LIMITS: dict[tuple[str, ...], tuple[Callable[[Any], bool], str]] = {
         "a list of whole numbers of at least 1",
     ),
     ("network", "kernel"): (lambda value: value >= 1 and value % 2 == 1, "an odd whole number"),
+    ("network", "window"): _whole(2),
+    ("network", "hop"): _whole(1),
+    ("network", "bands"): _whole(1),
+    ("network", "kernels"): _whole(1),
+    ("network", "drop_rate"): (lambda value: 0 <= value < 1, "a number from 0 to below 1"),
+    ("network", "drop_block"): _whole(1),
     ("learning", "inner_rate"): _at_least(0),
     ("learning", "inner_steps"): _whole(0),
     ("learning", "nu"): (lambda value: 0 < value <= 1, "a number above 0 and at most 1"),
     ("learning", "ridge"): _at_least(0),
+    ("learning", "penalty"): _POSITIVE,
     ("learning", "dimensions"): _whole(0),
     ("learning", "largest_support"): _whole(1),
     ("learning", "auxiliary_classes"): _whole(0),
     ("learning", "auxiliary_weight"): _at_least(0),
+    ("learning", "training_tasks"): _whole(0),
+    ("learning", "head_width"): _whole(1),
+    ("learning", "random_kernels"): _whole(0),
     ("training", "iterations"): _whole(1),
     ("training", "minutes"): _POSITIVE,
     ("training", "patience"): _whole(1),

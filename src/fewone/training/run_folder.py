@@ -128,7 +128,9 @@ def read_cost(folder: Path) -> Cost | None:
 
 
 def read_history(folder: Path) -> list[Validation]:
-    """The validations of the training in a folder."""
+    """The validations of the training in a folder; none where nothing was trained."""
+    if not (folder / f"{STATE}.json").exists():
+        return []
     _, document = read_bundle(folder, STATE)
     return [from_plain(Validation, item, path=("history",)) for item in document["history"]]
 

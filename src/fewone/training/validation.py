@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from fewone.episodes import Episodes, EvaluationPlan, Task
+from fewone.episodes import Episodes, Task
 from fewone.errors import FewoneError
 from fewone.evaluation.balance import balance
 from fewone.evaluation.protocol import evaluation_mode, score_queries
+from fewone.evaluation.selection import plan_validation, spread
 from fewone.learners import MetaLearner, query_loss
-from fewone.sampling import EpisodeSampler, count_normals
+from fewone.sampling import EpisodeSampler
 
 _TASKS_AT_ONCE = 8
 
@@ -43,35 +44,12 @@ class Validator:
 
     @cached_property
     def _batches(self) -> tuple[Episodes, ...]:
-        """The episodes: all tasks (or, if there are more than episodes, evenly spread ones) in several draws."""
-        count = min(len(self.tasks), self.episodes)
-        tasks = [self.tasks[position * len(self.tasks) // count] for position in range(count)]
-        plan = self._plan(tasks)
+        """All tasks (or, if there are more of them than episodes, evenly spread ones) in several draws."""
+        tasks = spread(self.tasks, self.episodes)
+        sets = max(1, round(self.episodes / len(tasks)))
+        plan = plan_validation(tasks, self.sampler, sets, queries=self.sampler.query_size // 2)
         return tuple(
             self.sampler.draw_evaluation(tasks[start : start + _TASKS_AT_ONCE], plan, number, self.seed)
-            for number in range(plan.adaptation_sets)
-            for start in range(0, count, _TASKS_AT_ONCE)
+            for number in range(sets)
+            for start in range(0, len(tasks), _TASKS_AT_ONCE)
         )
-
-    def _plan(self, tasks: list[Task]) -> EvaluationPlan:
-        """Q / 2 queries of each class, or as many as the smallest task has; windows of recordings: all that remain."""
-        sets = max(1, round(self.episodes / len(tasks)))
-        if any(task.normal.store.recording is not None for task in tasks):
-            return EvaluationPlan(sets, None, None)
-        normals = count_normals(self.sampler.support_size, self.sampler.normal_share)
-        half = self.sampler.query_size // 2
-        return EvaluationPlan(
-            sets,
-            max(1, min(half, *(_available(task, len(task.normal), normals) for task in tasks))),
-            max(
-                1,
-                min(
-                    half,
-                    *(_available(task, len(task.anomalous), self.sampler.support_size - normals) for task in tasks),
-                ),
-            ),
-        )
-
-
-def _available(task: Task, size: int, support: int) -> int:
-    return size - size // 2 if task.halves else size - support
