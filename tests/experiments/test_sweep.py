@@ -91,7 +91,7 @@ def test_an_unreachable_scheduler_is_an_error_within_seconds(tmp_path: Path) -> 
 
 def test_a_job_whose_process_dies_twice_is_given_up_and_the_others_are_done(tmp_path: Path) -> None:
     grid = write(tmp_path, LONG.format(seeds="0", iterations=10_000_000) + QUICK)
-    command = [sys.executable, "-m", "fewone", *words(tmp_path, grid, "--jobs", "1")]
+    command = [sys.executable, "-m", "fewone", *words(tmp_path, grid, "--jobs", "2")]
     results = tmp_path / "results" / "grid.jsonl"
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=quiet()) as process:
         for tries in (1, 2):
