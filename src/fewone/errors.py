@@ -7,3 +7,7 @@ class FewoneError(Exception):
 
 class InputError(FewoneError, ValueError):
     """Values handed to the detector that it cannot use: also a ValueError, as scikit-learn's callers expect."""
+
+
+class FewoneWarning(UserWarning):
+    """One line on something that went otherwise than asked but does not stop the work (a cache, a rounding)."""

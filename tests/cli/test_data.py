@@ -149,3 +149,12 @@ def test_the_same_page_comes_out_every_time(run, tmp_path):
     for name in ("one.html", "two.html"):
         run("show", "mt-mnist/0", "--out", name, "--examples", "2")
     assert (tmp_path / "one.html").read_bytes() == (tmp_path / "two.html").read_bytes()
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_cache_that_cannot_be_written_is_one_line_and_not_fatal(run, tmp_path):
+    (tmp_path / "blocked").write_text("a file in place of the folder")
+    code, out, err = run("check", "omniglot", "--cache-dir", "blocked")
+    assert code == 0
+    assert "no leak found" in out
+    assert re.fullmatch(r"fewone: note: blocked/omniglot-28-.*: cannot be written \(.*\), so .* FEWONE_CACHE\n", err)

@@ -12,7 +12,7 @@ from PIL import Image
 from fewone.datasets import load
 from fewone.datasets.leaks import find_copies, find_leaks
 from fewone.episodes import EvaluationPlan
-from fewone.errors import FewoneError
+from fewone.errors import FewoneError, FewoneWarning
 from fewone.sampling import EpisodeSampler
 
 
@@ -78,7 +78,7 @@ def test_a_cache_that_cannot_be_written_is_said_and_not_fatal(downloads, tmp_pat
     blocked = tmp_path / "a file"
     blocked.write_text("not a folder")
     for cache_dir in (blocked, blocked / "below"):
-        with pytest.warns(UserWarning, match=r"a file.*cannot be written .* FEWONE_CACHE"):
+        with pytest.warns(FewoneWarning, match=r"a file.*cannot be written .* FEWONE_CACHE"):
             splits = load("omniglot", [downloads], replace(options, cache_dir=cache_dir))
         assert len(splits.test) == 12
     assert blocked.read_text() == "not a folder"
@@ -89,7 +89,7 @@ def test_a_full_disk_leaves_no_half_written_cache(downloads, options, monkeypatc
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("fewone.datasets.image_cache.save_file", fail)
-    with pytest.warns(UserWarning, match="No space left on device"):
+    with pytest.warns(FewoneWarning, match="No space left on device"):
         load("omniglot", [downloads], options)
     assert list(options.cache_dir.iterdir()) == []
 

@@ -6,11 +6,15 @@ Each verb is one module with `main(arguments) -> exit code`; it is imported only
 from __future__ import annotations
 
 import sys
+import warnings
+from collections.abc import Callable
 from difflib import get_close_matches
+from functools import partial
 from importlib import import_module
+from typing import TextIO
 
 from fewone import __version__
-from fewone.errors import FewoneError
+from fewone.errors import FewoneError, FewoneWarning
 
 VERBS: dict[str, str] = {
     "demo": "meta-train on synthetic series, meet unseen tasks, write a page",
@@ -39,13 +43,31 @@ def main(arguments: list[str] | None = None) -> int:
             near = get_close_matches(verb, VERBS, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(VERBS)}"
             raise FewoneError(f"no verb is called {verb!r}; {hint}")
-        return int(import_module(f"fewone.cli.{verb}").main(rest))
+        with warnings.catch_warnings():
+            warnings.showwarning = partial(_show_warning, warnings.showwarning)
+            return int(import_module(f"fewone.cli.{verb}").main(rest))
     except FewoneError as error:
         print(f"fewone: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("fewone: interrupted", file=sys.stderr)
         return 130
+
+
+def _show_warning(
+    otherwise: Callable[..., None],
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Our own notes as one line without a place in the code; those of other libraries as Python shows them."""
+    if issubclass(category, FewoneWarning):
+        print(f"fewone: note: {message}", file=sys.stderr)
+    else:
+        otherwise(message, category, filename, lineno, file, line)
 
 
 def _help() -> str:

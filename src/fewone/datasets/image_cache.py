@@ -20,6 +20,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from fewone.datasets.classes import group_rows
+from fewone.errors import FewoneWarning
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ def decode_once(cache_dir: Path, name: str, key: str, decode: Callable[[], Label
         warnings.warn(
             f"{path}: cannot be written ({error.strerror or error}), so the images are decoded again next time;"
             f" name a folder you may write to in FEWONE_CACHE",
+            FewoneWarning,
             stacklevel=2,
         )
     return images
