@@ -92,8 +92,10 @@ def calibrate_over_tasks(
     seed: int,
     others: Sequence[HeldOut] = (),
     tasks: int = 40,
+    sizes: Sequence[int] = (),
+    adaptation_sets: int = 5,
 ) -> Calibrated:
-    """The learner behind a threshold and scale calibrated over tasks that it was not trained on.
+    """The learner behind a threshold and scale calibrated over tasks that it was not trained on, for every K of sizes.
 
     Fewer than 10 independent validation tasks: training tasks join them where no gradient was taken on them (so they
     are held out too); for a trained learner give `others`: learners trained without some training tasks, and those.
@@ -103,7 +105,8 @@ def calibrate_over_tasks(
         held_out.append(HeldOut(learner, tuple(spread(training, tasks))))
     held_out = [part for part in held_out if part.tasks]
     learner.eval()
-    return Calibrated(learner, calibrate(held_out, sampler, sizes=(sampler.support_size,), seed=seed))
+    sizes = sizes or (sampler.support_size,)
+    return Calibrated(learner, calibrate(held_out, sampler, sizes, adaptation_sets, seed=seed))
 
 
 def spread(tasks: Sequence[Task], count: int) -> list[Task]:

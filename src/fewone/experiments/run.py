@@ -10,7 +10,8 @@ from pathlib import Path
 import torch
 
 from fewone.augmentation import build_augmentation
-from fewone.checkpoints import ModelCard, build_learner, save_learner
+from fewone.calibration import Adapting, Calibrated, CalibrationMap
+from fewone.checkpoints import ModelCard, build_learner, load_calibration, save_calibration, save_learner
 from fewone.datasets import load
 from fewone.documents import DocumentError, from_plain
 from fewone.episodes import TaskSplits, generator_for
@@ -28,6 +29,8 @@ from fewone.training import Batches, Progress, RunFolder, Transform, Validator, 
 Watcher = Callable[[Progress], None]
 # Every experiment is judged on the same test episodes, whatever its seed: only so can runs be paired.
 EVALUATION_SEED = 0
+# The K for which a learner that serves every K is calibrated.
+CALIBRATED_SIZES = (1, 2, 5, 10, 20, 50)
 # Batches of training tasks from which methods without a gradient take their scales.
 OBSERVED_BATCHES = 32
 
@@ -71,17 +74,43 @@ def train(
         observe_batches(learner, map(batches.draw, range(1, OBSERVED_BATCHES + 1)))
         choose_dial(learner, splits.validation, sampler, experiment.seed)
         save_learner(folder, learner, card)
+        save_calibration(folder, calibrate_learner(experiment, splits, learner))
         return learner.eval()
     validator = Validator(splits.validation, sampler, experiment.training.validation_episodes, experiment.seed)
     seconds = experiment.training.checkpoint_seconds
     with RunFolder(folder, card, experiment.to_plain(), seconds) as kept, TrainingLog(folder, tensorboard) as log:
+        news = load_calibration(folder) is None
         for progress in meta_train(learner, batches, validator, experiment.training, kept):
+            news = True
             log.watch(progress)
             if watch is not None:
                 watch(progress)
         if choose_dial(learner, splits.validation, sampler, experiment.seed) is not None:
             save_learner(folder, learner, card)
+        if news:
+            save_calibration(folder, calibrate_learner(experiment, splits, learner))
     return learner.eval()
+
+
+def calibrate_learner(experiment: Experiment, splits: TaskSplits, learner: MetaLearner) -> CalibrationMap:
+    """What validation tasks say of the learner's scores: for every K that it serves, or for those it is judged at.
+
+    A learner that takes gradient steps to adapt is asked fewer tasks: each of its supports is adapted to many times.
+    """
+    sampler = make_sampler(experiment, splits, experiment.test_normal_share)
+    asked = {experiment.k, *experiment.further_k}
+    sizes = tuple(sorted(asked | set(CALIBRATED_SIZES) if learner.every_k else asked))
+    tasks, sets = (40, 5) if learner.every_k or is_shallow(learner) else (20, 3)
+    return calibrate_over_tasks(
+        learner,
+        splits.train,
+        splits.validation,
+        sampler,
+        experiment.seed,
+        tasks=tasks,
+        sizes=sizes,
+        adaptation_sets=sets,
+    ).calibration
 
 
 def judge_on_test(
@@ -89,16 +118,23 @@ def judge_on_test(
 ) -> tuple[Results, tuple[Row, ...]]:
     """The test tasks by the dataset's own plan, and the rows of it; the cost of the folder's training is added.
 
-    A shallow method is judged twice: at its own threshold, which is what is returned, and calibrated over tasks.
+    Judged twice: at the learner's own threshold, which is what is returned, and calibrated over tasks.
     """
-    sampler = make_sampler(experiment, splits, experiment.test_normal_share)
-    found = evaluate(learner, splits.test, splits.plan, sampler, EVALUATION_SEED)
+    found = _judge(experiment, splits, learner)
+    calibration = None if folder is None else load_calibration(folder)
+    calibrated = Calibrated(learner, calibration or calibrate_learner(experiment, splits, learner))
     rows = _make_rows(experiment, splits, found, "own", folder)
-    if is_shallow(learner):
-        calibrated = calibrate_over_tasks(learner, splits.train, splits.validation, sampler, experiment.seed)
-        again = evaluate(calibrated, splits.test, splits.plan, sampler, EVALUATION_SEED)
-        rows += _make_rows(experiment, splits, again, "calibrated", folder)
+    rows += _make_rows(experiment, splits, _judge(experiment, splits, calibrated), "calibrated", folder)
+    for k in experiment.further_k:
+        other = replace(experiment, k=k)
+        rows += _make_rows(other, splits, _judge(other, splits, learner), "own", folder)
+        rows += _make_rows(other, splits, _judge(other, splits, calibrated), "calibrated", folder)
     return found, rows
+
+
+def _judge(experiment: Experiment, splits: TaskSplits, learner: Adapting) -> Results:
+    sampler = make_sampler(experiment, splits, experiment.test_normal_share)
+    return evaluate(learner, splits.test, splits.plan, sampler, EVALUATION_SEED)
 
 
 def _make_rows(

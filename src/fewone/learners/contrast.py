@@ -118,6 +118,8 @@ def nearest(points: Tensor, others: Tensor, allowed: Tensor, sharpness: Tensor |
 class Contrast(MetaLearner):
     """Front end, residual, network and the weights of the evidence."""
 
+    every_k = True
+
     def __init__(
         self, settings: LearnerSettings, front_end: LogSpectrogram | None, body: Embedding, shape: tuple[int, ...]
     ) -> None:

@@ -22,9 +22,13 @@ class Scorer(nn.Module, ABC):
 
 
 class MetaLearner(nn.Module, ABC):
-    """Parameters that carry over from task to task. Adapting returns a scorer and leaves the learner as it was."""
+    """Parameters that carry over from task to task. Adapting returns a scorer and leaves the learner as it was.
+
+    batch: what it is trained on. every_k: one trained learner serves supports of every size.
+    """
 
     batch: Literal["episodes", "classes"] = "episodes"
+    every_k: bool = False
 
     @abstractmethod
     def adapt(self, support: Examples) -> Scorer:

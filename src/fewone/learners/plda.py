@@ -114,6 +114,8 @@ def _log_share(weights: Tensor) -> Tensor:
 class Plda(MetaLearner):
     """Embedding, linear map to D dimensions, norm to unit variance, and the within-class variances w."""
 
+    every_k = True
+
     def __init__(self, settings: LearnerSettings, embedding: Embedding) -> None:
         super().__init__()
         self.settings = settings
