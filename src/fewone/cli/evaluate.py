@@ -13,7 +13,7 @@ from rich.table import Table
 from fewone.checkpoints import load_learner
 from fewone.episodes import TaskSplits
 from fewone.errors import FewoneError
-from fewone.evaluation import Interval, Summary, append
+from fewone.evaluation import Interval, Row, Summary, append
 from fewone.experiments import Experiment
 from fewone.experiments.run import judge_on_test, load_splits, restore_experiment
 from fewone.learners import MetaLearner
@@ -49,13 +49,21 @@ def main(arguments: list[str]) -> int:
     _, rows = judge_on_test(experiment, splits, learner, chosen.folder)
     console = Console()
     for row in rows:
-        title = f"{experiment.learner} on {experiment.dataset}, K={experiment.k}, seed {experiment.seed}"
-        counted = f"{row.summary.accuracy.units} tasks, {row.scores.episodes} episodes"
-        console.print(draw_table(f"{title}: each {row.level} ({counted})", row.summary))
+        console.print(draw_table(describe_row(row), row.summary))
     if chosen.results is not None:
         notice = append(chosen.results, *rows)
         console.print(notice or f"{len(rows)} row(s) added to {chosen.results}", highlight=False, soft_wrap=True)
     return 0
+
+
+def describe_row(row: Row) -> str:
+    """What a row is about, in two lines."""
+    experiment = row.experiment
+    threshold = "its own threshold" if row.threshold == "own" else "a threshold calibrated over tasks"
+    return (
+        f"{experiment['learner']} on {experiment['dataset']}, K={experiment['k']}, seed {row.seed}: {threshold},\n"
+        f"each {row.level}, {row.summary.accuracy.units} independent test task(s), {row.scores.episodes} episodes"
+    )
 
 
 def open_trained(

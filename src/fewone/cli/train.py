@@ -55,9 +55,9 @@ def main(arguments: list[str]) -> int:
         return 0
     best = min(history, key=lambda validation: validation.loss)
     if not display.ended:
-        console.print(f"{chosen.out}: this run was finished before; nothing was done", highlight=False)
+        console.print(f"{chosen.out}: this run was finished before; nothing was done", highlight=False, soft_wrap=True)
     else:
-        console.print(f"finished: {display.ended}", highlight=False)
+        console.print(f"finished: {display.ended}", highlight=False, soft_wrap=True)
     console.print(
         f"best validation at iteration {best.iteration}: loss {best.loss:.4f}, accuracy {100 * best.accuracy:.1f} %;"
         f" judge it with: fewone evaluate {chosen.out}",

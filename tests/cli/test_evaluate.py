@@ -1,0 +1,67 @@
+"""fewone evaluate and fewone analyze on what fewone train wrote."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fewone.cli import main
+from fewone.episodes import TaskSplits
+from fewone.evaluation import read
+from fewone.experiments import run
+
+
+@pytest.fixture
+def trained(tmp_path: Path, tiny_splits: TaskSplits, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a learner trained on the tiny series."""
+    monkeypatch.setattr(run, "load", lambda *arguments: tiny_splits)
+    words = ["--dataset", "sts-sine", "--learner", "oc-maml", "--k", "2", "--network.filters", "4"]
+    words += ["--learning.inner-steps", "1", "--training.iterations", "4", "--training.meta-batch", "2"]
+    words += ["--training.query-size", "4", "--training.validation-episodes", "2"]
+    assert main(["train", *words, "--out", str(tmp_path / "run")]) == 0
+    return tmp_path / "run"
+
+
+def test_evaluate_prints_every_metric_and_adds_rows(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = tmp_path / "results" / "rows.jsonl"
+    assert main(["evaluate", str(trained), "--results", str(results)]) == 0
+    said = capsys.readouterr().out
+    for heading in ("accuracy (balanced)", "AUROC", "PR-AUC", "F1", "false alarms", "misses", "95 % interval"):
+        assert heading in said
+    own = [row for row in read(results).rows if row.threshold == "own"]
+    assert len(own) == 1
+    assert own[0].scores.units == ("task 8", "task 9")
+    assert own[0].scores.episodes == 4
+    assert (own[0].experiment["learner"], own[0].experiment["k"], own[0].seed) == ("oc-maml", 2, 0)
+    assert own[0].origin.fingerprint == "f1"
+    assert f"{100 * own[0].summary.accuracy.mean:.1f}" in said
+    assert main(["evaluate", str(trained), "--results", str(results)]) == 0
+    again = [row for row in read(results).rows if row.threshold == "own"]
+    assert again[0].scores == again[1].scores
+
+
+def test_other_data_than_it_was_trained_on_are_refused(
+    trained: Path, tiny_splits: TaskSplits, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run, "load", lambda *arguments: replace(tiny_splits, fingerprint="f2"))
+    assert main(["evaluate", str(trained)]) == 2
+    assert "trained on other data than these (fingerprint f1, here f2)" in capsys.readouterr().err
+
+
+def test_a_folder_without_a_model_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", str(tmp_path)]) == 2
+    assert "model.json: cannot be read (No such file or directory); give a folder" in capsys.readouterr().err
+
+
+def test_analyze_cosine_prints_the_mean_and_keeps_the_values(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = tmp_path / "cosines.jsonl"
+    assert main(["analyze", "cosine", str(trained), "--results", str(results)]) == 0
+    (record,) = read(results).cosines
+    assert record.units == ("task 8", "task 9")
+    assert f"cosine {sum(record.values) / 2:.3f} (" in capsys.readouterr().out

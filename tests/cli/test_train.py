@@ -1,0 +1,150 @@
+"""fewone train as a user meets it: it begins, goes on, is done, and says what is wrong."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from fewone.checkpoints import load_learner
+from fewone.cli import main
+from fewone.cli.train import parse
+from fewone.episodes import TaskSplits
+from fewone.experiments import default_experiment, run
+
+SMALL = """
+[network]
+filters = [4]
+[learning]
+inner_steps = 1
+[training]
+iterations = 6
+meta_batch = 2
+query_size = 4
+validate_every = 3
+validation_episodes = 2
+"""
+
+
+@pytest.fixture
+def small(tmp_path: Path, tiny_splits: TaskSplits, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An experiment file; its data are the tiny series."""
+    monkeypatch.setattr(run, "load", lambda *arguments: tiny_splits)
+    path = tmp_path / "small.toml"
+    path.write_text('dataset = "sts-sine"\nlearner = "oc-maml"\nk = 2\n' + SMALL)
+    return path
+
+
+def test_options_stand_above_the_file_and_the_file_above_the_defaults(small: Path) -> None:
+    words = [str(small), "--out", "x", "--seed", "4", "--training.iterations", "9", "--network.filters", "8", "8"]
+    chosen = parse([*words, "--training.minutes", "2.5", "--threads", "2"])
+    assert chosen.out == Path("x")
+    experiment = chosen.experiment
+    assert (experiment.seed, experiment.k, experiment.dataset) == (4, 2, "sts-sine")
+    assert (experiment.training.iterations, experiment.training.minutes, experiment.training.query_size) == (9, 2.5, 4)
+    assert experiment.training.threads == 2
+    assert experiment.network.filters == (8, 8)
+
+
+@pytest.mark.parametrize("form", ["--dataset {} --learner {} --k {}", "--dataset={} --learner={} --k={}"])
+def test_without_a_file_the_defaults_follow_dataset_learner_and_k(form: str) -> None:
+    words = form.format("omniglot", "oc-reptile", 4).split()
+    assert parse([*words, "--out", "x"]).experiment == default_experiment("omniglot", "oc-reptile", 4)
+
+
+def test_a_run_trains_is_then_finished_and_goes_on_with_more_iterations(
+    small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "my rün"
+    assert main(["train", str(small), "--out", str(folder)]) == 0
+    said = capsys.readouterr().out
+    assert "iteration 6/6: loss" in said
+    assert "iterations/s" in said
+    assert "finished: all 6 iterations are done" in said
+    _, card = load_learner(folder)
+    assert (card.algorithm, card.support_size, card.dataset) == ("maml", 2, "tiny")
+    assert json.loads(card.experiment)["learner"] == "oc-maml"
+    log = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    assert [line["iteration"] for line in log] == [1, 2, 3, 4, 5, 6]
+    assert [line["iteration"] for line in log if "validation_loss" in line] == [3, 6]
+    state = json.loads((folder / "state.json").read_bytes())["content"]
+    assert state["fingerprint"] == "f1"
+    assert [item["iteration"] for item in state["history"]] == [3, 6]
+
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert main(["train", str(small), "--out", str(folder)]) == 0
+    assert "this run was finished before; nothing was done" in capsys.readouterr().out
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+    assert main(["train", str(small), "--out", str(folder), "--training.iterations", "8"]) == 0
+    assert "going on after iteration 6" in capsys.readouterr().out
+
+
+def test_another_experiment_in_the_folder_is_refused(
+    small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", str(small), "--out", str(tmp_path / "run")]) == 0
+    assert main(["train", str(small), "--out", str(tmp_path / "run"), "--learning.inner-rate", "0.5"]) == 2
+    said = capsys.readouterr().err
+    assert "another experiment is in this folder: its learning.inner_rate is 0.01, 0.5 was asked for" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["absent.toml", "--out", "x"], "absent.toml: cannot be read"),
+        (["--dataset", "omniglott", "--out", "x"], "did you mean 'omniglot'?"),
+        (["--learner", "oc-mamll", "--out", "x"], "did you mean 'oc-maml'?"),
+        (["--k", "0", "--out", "x"], "k: a whole number of at least 1 is needed, got 0"),
+        (["--training.query-size", "7", "--out", "x"], "training.query_size: an even whole number"),
+        (["--normal-share", "1.5", "--out", "x"], "normal_share: 0.5 (balanced) to 1 (one-class)"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2_and_nothing_is_written(
+    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", *words]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", [["--out"], ["--k", "many", "--out", "x"], ["--outt", "x"], []])
+def test_words_that_cannot_be_parsed_exit_with_2(words: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["train", *words])
+    assert caught.value.code == 2
+
+
+def test_a_line_of_the_log_beyond_the_checkpoint_is_dropped_on_going_on(small: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    assert main(["train", str(small), "--out", str(folder)]) == 0
+    with (folder / "log.jsonl").open("a") as file:
+        file.write('{"iteration": 7, "loss": 1.0}\n{"iteration": 8, "lo')
+    assert main(["train", str(small), "--out", str(folder), "--training.iterations", "8"]) == 0
+    log = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    assert [line["iteration"] for line in log] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert all("gradient_norm" in line for line in log)
+
+
+def test_scalars_for_tensorboard_can_be_read_back(small: Path, tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard", reason="the extra 'tensorboard' is not installed")
+    folder = tmp_path / "run"
+    assert main(["train", str(small), "--out", str(folder), "--tensorboard"]) == 0
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(folder / "tensorboard")).Reload()
+    assert [event.step for event in events.Scalars("training/loss")] == [1, 2, 3, 4, 5, 6]
+    assert [event.step for event in events.Scalars("validation/accuracy")] == [3, 6]
+
+
+def test_without_tensorboard_the_option_is_an_error_that_says_what_to_install(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    assert main(["train", str(small), "--out", str(tmp_path / "run"), "--tensorboard"]) == 2
+    assert "pip install 'fewone[tensorboard]'" in capsys.readouterr().err

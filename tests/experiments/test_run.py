@@ -1,0 +1,84 @@
+"""The spine, end to end on the paper's synthetic series and on the tiny ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from fewone.checkpoints import load_learner
+from fewone.episodes import TaskSplits
+from fewone.errors import FewoneError
+from fewone.evaluation import read
+from fewone.experiments import Experiment, default_experiment, run
+from fewone.learners import LEARNERS
+
+
+def small(learner: str, dataset: str = "sts-sawtooth") -> Experiment:
+    experiment = default_experiment(dataset, learner, 2)
+    norm = "running" if experiment.algorithm in ("plda", "contrast", "protonet", "metaoptnet") else "none"
+    return replace(
+        experiment,
+        network=replace(experiment.network, architecture="conv", filters=(4,), norm=norm, front_end="none"),
+        learning=replace(experiment.learning, inner_steps=1, batch="episodes"),
+        training=replace(
+            experiment.training, iterations=2, meta_batch=2, query_size=4, validate_every=1, validation_episodes=2
+        ),
+    )
+
+
+@pytest.mark.parametrize("learner", [*LEARNERS, *(f"oc-{name}" for name in LEARNERS)])
+def test_every_learner_runs_from_data_to_rows_and_comes_back_from_its_folder(
+    learner: str, tiny_splits: TaskSplits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "load", lambda *arguments: tiny_splits)
+    results = run.run(small(learner), tmp_path / "run", results=tmp_path / "rows.jsonl")
+    assert len(results.examples.accuracy) == 2
+    rows = [row for row in read(tmp_path / "rows.jsonl").rows if row.threshold == "own"]
+    assert rows[0].scores == results.examples
+    assert rows[0].origin.cpu_seconds > 0
+    loaded, _ = load_learner(tmp_path / "run")
+    again, _ = run.judge_on_test(small(learner), tiny_splits, loaded)
+    assert again.examples == results.examples
+
+
+def test_the_share_of_normals_in_the_support_is_all_that_oc_changes(tiny_splits: TaskSplits) -> None:
+    drawn = []
+    for learner in ("maml", "oc-maml"):
+        experiment = small(learner)
+        built = run.build_learner(run.describe(experiment, tiny_splits))
+        drawn.append(run.make_batches(experiment, tiny_splits, built).draw(1))
+    assert [float(batch.support.labels.mean()) for batch in drawn] == [0.5, 0.0]
+    assert [float(batch.query.labels.mean()) for batch in drawn] == [0.5, 0.5]
+
+
+def test_batches_of_classes_are_refused_where_classes_do_not_exclude_each_other(
+    tiny_splits: TaskSplits, tmp_path: Path
+) -> None:
+    experiment = small("plda")
+    experiment = replace(experiment, learning=replace(experiment.learning, batch="classes"))
+    with pytest.raises(FewoneError, match=r"set learning\.batch to 'episodes'"):
+        run.train(experiment, tiny_splits, tmp_path)
+
+
+@pytest.mark.slow
+def test_oc_maml_learns_the_sawtooth_in_a_minute(tmp_path: Path) -> None:
+    """A small network and few iterations already lift unseen tasks far above chance and above its own beginning."""
+    experiment = default_experiment("sts-sawtooth", "oc-maml", 5)
+    experiment = replace(
+        experiment,
+        network=replace(experiment.network, filters=(8, 8)),
+        learning=replace(experiment.learning, inner_steps=3, inner_rate=0.05),
+        training=replace(
+            experiment.training, iterations=150, outer_rate=0.005, query_size=20, validate_every=50, meta_batch=4
+        ),
+    )
+    splits = run.load_splits(experiment)
+    untrained = run.build_learner(run.describe(experiment, splits)).eval()
+    before, _ = run.judge_on_test(experiment, splits, untrained)
+    torch.manual_seed(0)
+    learner = run.train(experiment, splits, tmp_path)
+    after, _ = run.judge_on_test(experiment, splits, learner, tmp_path)
+    assert after.examples.summarize().accuracy.mean > max(0.75, before.examples.summarize().accuracy.mean + 0.15)
