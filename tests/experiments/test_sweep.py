@@ -95,11 +95,10 @@ def test_a_job_whose_process_dies_twice_is_given_up_and_the_others_are_done(tmp_
     results = tmp_path / "results" / "grid.jsonl"
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=quiet()) as process:
         for tries in (1, 2):
-            wait_for(lambda tries=tries: count_tries(tmp_path) == tries)
-            wait_for(lambda: any((tmp_path / "runs").glob("*/.lock")))
+            # Only the training locks its folder, so this waits for its own first and second try.
+            wait_for(lambda tries=tries: len(find_tries(tmp_path, locked=True)) == tries)
             time.sleep(0.5)
-            for child in find_busy_children(process.pid):
-                os.kill(child, signal.SIGKILL)
+            os.kill(find_tries(tmp_path, locked=True)[-1], signal.SIGKILL)
         output, _ = process.communicate(timeout=120)
     assert process.returncode == 1, output
     reading = read(results)
@@ -115,7 +114,7 @@ def test_a_cluster_that_loses_a_worker_does_every_job_exactly_once(tmp_path: Pat
         with running(*worker) as first, running(*worker):
             command = words(tmp_path, grid, "--jobs", "2", "--backend", "dask", "--scheduler", address)
             with subprocess.Popen([sys.executable, "-m", "fewone", *command], env=quiet()) as process:
-                wait_for(lambda: count_tries(tmp_path) >= 2)
+                wait_for(lambda: len(find_tries(tmp_path)) >= 2)
                 os.killpg(first.pid, signal.SIGKILL)
                 assert process.wait(timeout=240) == 0
     rows = read(tmp_path / "results" / "grid.jsonl").rows
@@ -157,19 +156,8 @@ def wait_for(condition: object, seconds: float = 120) -> None:
         time.sleep(0.1)
 
 
-def count_tries(folder: Path) -> int:
-    return sum(path.stat().st_size for path in (folder / "runs").glob("*/tries"))
-
-
-def find_busy_children(parent: int) -> list[int]:
-    """Worker processes of a sweep: those of its descendants that run a loky worker."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text().rsplit(")", 1)[1].split()
-            line = path.with_name("cmdline").read_bytes()
-        except OSError:
-            continue
-        if int(fields[1]) == parent and b"popen_loky" in line:
-            found.append(int(path.parent.name))
-    return found
+def find_tries(folder: Path, locked: bool = False) -> list[int]:
+    """The processes that began a job, in the order of each job's tries."""
+    tries = (folder / "runs").glob("*/tries")
+    kept = [path for path in tries if not locked or path.with_name(".lock").exists()]
+    return [int(line) for path in kept for line in path.read_text().splitlines()]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 import traceback
 from collections.abc import Iterator, Sequence
@@ -158,20 +159,22 @@ def _record_failure(job: Job, error: str, seconds: float, cpu_seconds: float) ->
 
 
 def _count_try(job: Job) -> None:
+    """A line with the process number for each time the job is begun."""
     job.folder.mkdir(parents=True, exist_ok=True)
-    with (job.folder / "tries").open("ab") as file:
-        file.write(b"x")
+    with (job.folder / "tries").open("a") as file:
+        file.write(f"{os.getpid()}\n")
 
 
 def _sort_out(pending: dict[Path, Job]) -> Iterator[Outcome]:
     """After a death: jobs that were finished meanwhile are dropped, jobs that died too often are given up."""
     for folder, job in list(pending.items()):
         tries = folder / "tries"
+        number = len(tries.read_text().splitlines()) if tries.exists() else 0
         if job.experiment in find_done(job.results):
             del pending[folder]
             yield Outcome(job, 0.0)
-        elif tries.exists() and tries.stat().st_size >= _TRIES:
-            error = f"its process died {tries.stat().st_size} times (killed, or out of memory)"
+        elif number >= _TRIES:
+            error = f"its process died {number} times (killed, or out of memory)"
             tries.unlink()
             _record_failure(job, error, 0.0, 0.0)
             del pending[folder]
