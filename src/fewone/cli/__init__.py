@@ -25,6 +25,11 @@ VERBS: dict[str, str] = {
     "sweep": "run every experiment of a file, on all cores or on a cluster",
     "tune": "search the paper's grids on validation tasks",
     "report": "the paper's tables beside ours, as a page",
+    "models": "the models that come with the package",
+    "fit": "fit a model on a few normals: a detector",
+    "score": "score new files with a detector",
+    "watch": "score files as they arrive in a folder",
+    "export": "write a detector as an ONNX file",
 }
 
 

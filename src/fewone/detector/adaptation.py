@@ -18,6 +18,9 @@ from fewone.networks import NetworkSettings
 TABLE_WITHIN = 0.05
 """The share of a table's variance that is taken to be within what is normal."""
 
+FOLD_VALUES = 1 << 24
+"""Leave-one-out adapts to many supports at once, of about this many values in all."""
+
 
 @dataclass(frozen=True)
 class Support:
@@ -78,17 +81,30 @@ def adapt_to(learner: Adapting, preparation: Preparation, support: Support) -> A
 @torch.no_grad()
 def leave_one_out(learner: Adapting, preparation: Preparation, support: Support) -> Tensor:
     """The logit of each normal when all the others are the support, (K,); K = 1 has no others: empty."""
-    positions = (support.labels == NORMAL).nonzero().flatten().tolist()
-    if len(positions) < 2:
+    normal = (support.labels == NORMAL).nonzero().flatten()
+    if len(normal) < 2:
         return support.values.new_zeros(0)
-    kept = torch.ones(len(support), dtype=torch.bool)
-    logits = []
-    for position in positions:
-        kept[position] = False
-        adapted = adapt_to(learner, preparation, Support(support.values[kept], support.labels[kept]))
-        kept[position] = True
-        logits.append(adapted(support.values[position : position + 1]))
-    return torch.cat(logits)
+    folds = max(1, FOLD_VALUES // support.values.numel())
+    return torch.cat([_judge_folds(learner, preparation, support, left) for left in torch.split(normal, folds)])
+
+
+def _judge_folds(learner: Adapting, preparation: Preparation, support: Support, left: Tensor) -> Tensor:
+    """The logits of the examples left (F,), each a task of its own whose support are all other examples."""
+    everything = torch.arange(len(support))
+    rest = torch.stack([everything[everything != position] for position in left])
+    inputs = preparation(support.values)
+    supports, queries = inputs[rest], inputs[left].unsqueeze(1)
+    if preparation.standardize:
+        # As for a new example: what is left out has no part in the moments, and known anomalies never have.
+        folds = [
+            Moments.of(fold[marks == NORMAL], fold.dim() - 2)
+            for fold, marks in zip(supports, support.labels[rest], strict=True)
+        ]
+        moments = Moments(torch.stack([m.mean for m in folds]), torch.stack([m.deviation for m in folds]))
+        supports, queries = moments.apply(supports), moments.apply(queries)
+    scorer = learner.adapt(Examples.of(supports, support.labels[rest].to(inputs.dtype)))
+    logits: Tensor = scorer(queries).squeeze(1)
+    return logits
 
 
 def plain_learner(width: int) -> MetaLearner:

@@ -94,10 +94,10 @@ def _read(values: object, name: str) -> Values:
 
 def _finite(floats: Values) -> NDArray[np.bool_]:
     """Which examples hold only finite numbers, (n,); block by block, so that memory stays flat."""
-    flat = floats.reshape(len(floats), -1)
-    at_once = max(1, (1 << 20) // max(1, flat.shape[1]))
-    blocks = [np.isfinite(flat[first : first + at_once]).all(axis=1) for first in range(0, len(flat), at_once)]
-    return np.concatenate(blocks) if blocks else np.ones(0, bool)
+    axes = tuple(range(1, floats.ndim))
+    at_once = max(1, (1 << 20) // max(1, floats[:1].size))
+    blocks = [np.isfinite(floats[first : first + at_once]).all(axis=axes) for first in range(0, len(floats), at_once)]
+    return np.concatenate([np.ones(0, bool), *blocks])
 
 
 def _from_objects(array: Values, name: str) -> Values:

@@ -156,7 +156,7 @@ class FewShotDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         """Where the anomaly is: a map of the shape of X; the higher, the more that place makes an example anomalous."""
         check_is_fitted(self)
         given = np.shape(X)
-        values = self._read(X, first=False)
+        values = self._read(X, first=False).to(self.support_.values.dtype)
         maps = explain(self.adapted_, values, self.support_.normals).double().numpy()
         if maps.shape != given and maps.ndim == len(given):
             return np.ascontiguousarray(np.moveaxis(maps, 1, -1))
@@ -166,7 +166,8 @@ class FewShotDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         """A figure of the examples with their scores and where the anomaly is (at most 12 of them)."""
         from fewone.detector.drawing import LARGEST_COUNT, draw_examples
 
-        values = self._read(X, first=False)[:LARGEST_COUNT]
+        check_is_fitted(self)
+        values = self._read(X, first=False)[:LARGEST_COUNT].to(self.support_.values.dtype)
         maps = explain(self.adapted_, values, self.support_.normals)
         return draw_examples(values.numpy(), maps.numpy(), -self._logits(values) - self.offset_)
 

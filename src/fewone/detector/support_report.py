@@ -49,17 +49,20 @@ class SupportReport:
 
 
 def find_odd(leave_one_out: NDArray[np.float64]) -> tuple[int, ...]:
-    """Normals that the others call anomalous while standing apart from them; decision values (K,), K of 3 or more.
+    """Normals that stand apart from the others; decision values (K,), each judged by the others.
 
-    Both are asked: with few normals a whole support may be called anomalous (a shift, not an odd example), and in a
-    support of one kind someone is always the farthest.
+    Apart, and called anomalous by them; or so far apart that it needs no threshold. Being called anomalous alone is not
+    enough (with a shift all of them may be), and in a support of one kind someone is always the farthest.
     """
     if len(leave_one_out) < 3:
         return ()
     median = np.median(leave_one_out)
-    deviation = 1.4826 * np.median(np.abs(leave_one_out - median))
-    apart = leave_one_out < median - ODD_DEVIATIONS * max(float(deviation), 1e-9)
-    return tuple(np.flatnonzero(apart & (leave_one_out < 0)).tolist())
+    deviation = max(float(1.4826 * np.median(np.abs(leave_one_out - median))), 1e-9)
+    apart = (median - leave_one_out) / deviation
+    odd = (apart > ODD_DEVIATIONS) & (leave_one_out < 0)
+    if len(leave_one_out) >= 5:
+        odd |= apart > 2 * ODD_DEVIATIONS
+    return tuple(np.flatnonzero(odd).tolist())
 
 
 def report_support(

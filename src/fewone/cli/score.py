@@ -1,0 +1,93 @@
+"""fewone score: a detector and new files -> what is normal and what is not; the exit code says if anything is not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+from rich.progress import track
+
+from fewone.detector.few_shot_detector import FewShotDetector
+from fewone.detector.loading import load
+from fewone.detector.user_files import list_files, read_examples
+from fewone.detector.verdict_page import render_page
+from fewone.detector.verdicts import Verdict, as_csv, count_anomalous, judge_file, write_text
+from fewone.errors import FewoneError
+
+LARGEST_LIST = 20
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Score new files. Exit code 0: all normal; 1: anomalies were found; 2: a mistake, nothing was scored."""
+
+    detector: Annotated[Path, tyro.conf.Positional]
+    """A folder made by fewone fit."""
+    new: Annotated[Path, tyro.conf.Positional]
+    """A file or a folder of files: recordings, tables with one example per row, or pictures."""
+    out: Path | None = None
+    """Write the verdicts as a .csv file."""
+    plot: Path | None = None
+    """Write a page with plots of the most anomalous examples and where the anomaly is."""
+    stride: int | None = None
+    """Recordings are cut into a window every so many time steps (default: one window after the other)."""
+    each_window: bool = False
+    """One verdict for each window of a recording instead of one for their mean: finds a short event in a long one."""
+    json: bool = False
+    """Print one JSON object per verdict and line."""
+
+
+def main(arguments: list[str]) -> int:
+    """Score every file; 1 if anything is anomalous."""
+    chosen = tyro.cli(Arguments, args=arguments, prog="fewone score")
+    detector, shape = load_fitted(chosen.detector)
+    console = Console(stderr=True)
+    files = list_files(chosen.new)
+    scoring = track(files, "scoring", console=console, transient=True, disable=not console.is_terminal)
+    found = (read_examples(file, shape, chosen.stride) for file in scoring)
+    if chosen.each_window:
+        found = (replace(examples, recording=False) for examples in found)
+    verdicts = [verdict for examples in found for verdict in judge_file(detector, examples)]
+    if chosen.out is not None:
+        write_text(chosen.out, as_csv(verdicts))
+    if chosen.plot is not None:
+        write_text(chosen.plot, render_page(detector, verdicts, shape))
+    if chosen.json:
+        for verdict in verdicts:
+            print(json.dumps(asdict(verdict), ensure_ascii=False))
+    else:
+        _print(verdicts, chosen.out)
+    return 1 if count_anomalous(verdicts) else 0
+
+
+def load_fitted(folder: Path) -> tuple[FewShotDetector, tuple[int, ...]]:
+    """The detector of a folder and the shape it takes; a model that was never fitted is refused."""
+    detector = load(folder)
+    if not hasattr(detector, "support_") or detector.card is None:
+        raise FewoneError(
+            f"{folder}: a model, not a fitted detector; first: fewone fit {folder} NORMALS --out DETECTOR"
+        )
+    return detector, detector.card.shape
+
+
+def describe(verdict: Verdict) -> str:
+    """One line for people."""
+    word = "ANOMALOUS" if verdict.anomalous else "normal   "
+    place = f" window at {verdict.worst} is the worst of {verdict.windows}" if verdict.windows > 1 else ""
+    row = f" at {verdict.place}" if verdict.windows == 1 and verdict.place else ""
+    return f"{word} {verdict.decision:+8.2f}  {verdict.file}{row}{place}"
+
+
+def _print(verdicts: Sequence[Verdict], out: Path | None) -> None:
+    """The most anomalous first; a long list is cut, the file has all of it."""
+    worst = sorted(verdicts, key=lambda verdict: verdict.decision)
+    for verdict in worst[:LARGEST_LIST]:
+        print(describe(verdict))
+    if len(worst) > LARGEST_LIST:
+        print(f"... and {len(worst) - LARGEST_LIST} more" + ("" if out else "; --out FILE.csv writes all of them"))
+    print(f"{count_anomalous(verdicts)} of {len(verdicts)} anomalous")

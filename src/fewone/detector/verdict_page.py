@@ -1,0 +1,61 @@
+"""Verdicts -> one HTML page with the plots of the most anomalous examples and where the anomaly is."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from fewone.detector.drawing import LARGEST_COUNT
+from fewone.detector.few_shot_detector import FewShotDetector
+from fewone.detector.user_files import read_examples
+from fewone.detector.verdicts import Verdict, count_anomalous
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>fewone score</title>
+<style>body{{font-family:sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}}
+table{{border-collapse:collapse}}td,th{{padding:.2rem .8rem;text-align:left}}
+.bad{{color:#b42318}}img{{max-width:100%}}</style></head><body>
+<h1>{anomalous} of {total} anomalous</h1>
+<p>Most anomalous first; shaded: where the anomaly is. Below 0 is anomalous.</p>
+<img alt="the most anomalous examples, in the order of the table" src="data:image/png;base64,{picture}">
+<table><tr><th>decision</th><th>probability</th><th>file</th><th>place</th></tr>
+{rows}
+</table></body></html>
+"""
+LARGEST_TABLE = 1000
+
+
+def render_page(detector: FewShotDetector, verdicts: Sequence[Verdict], shape: tuple[int, ...]) -> str:
+    """The page, self-contained; the worst window stands for a recording."""
+    worst = sorted(verdicts, key=lambda verdict: verdict.decision)
+    values = np.stack([_example(verdict, shape) for verdict in worst[:LARGEST_COUNT]])
+    buffer = io.BytesIO()
+    detector.plot(values).savefig(buffer, format="png", dpi=80)
+    return _PAGE.format(
+        anomalous=count_anomalous(verdicts),
+        total=len(verdicts),
+        picture=base64.b64encode(buffer.getvalue()).decode(),
+        rows="\n".join(_row(verdict) for verdict in worst[:LARGEST_TABLE]),
+    )
+
+
+def _example(verdict: Verdict, shape: tuple[int, ...]) -> np.ndarray:
+    """The example that a verdict is about (of a recording: its worst window), read again: all of them may be many."""
+    examples = read_examples(Path(verdict.file), shape, stride=1)
+    place = verdict.worst if verdict.windows > 1 else verdict.place
+    chosen: np.ndarray = examples.values[place]
+    return chosen
+
+
+def _row(verdict: Verdict) -> str:
+    kind = ' class="bad"' if verdict.anomalous else ""
+    place = verdict.worst if verdict.windows > 1 else verdict.place
+    return (
+        f"<tr{kind}><td>{verdict.decision:+.2f}</td><td>{verdict.anomaly_probability:.3f}</td>"
+        f"<td>{html.escape(verdict.file)}</td><td>{place}</td></tr>"
+    )

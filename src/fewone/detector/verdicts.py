@@ -1,0 +1,75 @@
+"""A detector and files -> what it says of each example and of each recording, as rows for people and programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+
+from fewone.checkpoints import write_aside
+from fewone.detector.few_shot_detector import FewShotDetector
+from fewone.detector.user_files import FileExamples
+from fewone.errors import FewoneError
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One thing that is called normal or anomalous: a recording, one of its windows, a picture or a row of a table.
+
+    place: the row of a table or the first time step of a window, from 0. windows: how many windows of a recording were
+    averaged. worst: the first time step of its most anomalous window. decision: below 0 = anomalous.
+    """
+
+    file: str
+    place: int
+    windows: int
+    worst: int
+    decision: float
+    anomaly_probability: float
+    anomalous: bool
+
+
+def judge_file(detector: FewShotDetector, examples: FileExamples) -> list[Verdict]:
+    """One verdict for a recording, or one for each example of a table."""
+    groups = np.zeros(len(examples.places), np.int64) if examples.recording else np.arange(len(examples.places))
+    decisions = detector.decision_function(examples.values, groups=groups)
+    probabilities = detector.anomaly_probability(examples.values, groups=groups)
+    if examples.recording:
+        worst = int(examples.places[detector.score_samples(examples.values).argmin()])
+        places, counts, worsts = [0], [len(examples.places)], [worst]
+    else:
+        places, counts, worsts = examples.places.tolist(), [1] * len(decisions), [0] * len(decisions)
+    return [
+        Verdict(str(examples.file), place, count, low, float(decision), float(probability), bool(decision < 0))
+        for place, count, low, decision, probability in zip(
+            places, counts, worsts, decisions, probabilities, strict=True
+        )
+    ]
+
+
+def as_csv(verdicts: Iterable[Verdict], header: bool = True) -> str:
+    """One line per verdict, the columns named after its fields."""
+    names = [field.name for field in fields(Verdict)]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    if header:
+        writer.writerow(names)
+    writer.writerows([getattr(verdict, name) for name in names] for verdict in verdicts)
+    return text.getvalue()
+
+
+def write_text(path: Path, text: str) -> None:
+    """A file for the user, written aside and renamed."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_aside(path, text.encode())
+    except OSError as error:
+        raise FewoneError(f"{path}: cannot be written ({error.strerror}); give another place") from error
+
+
+def count_anomalous(verdicts: Sequence[Verdict]) -> int:
+    return sum(verdict.anomalous for verdict in verdicts)

@@ -1,0 +1,110 @@
+"""A fitted detector -> one .onnx file: preparation, standardisation, score and threshold, for any number of examples.
+
+Needs the extra `onnx`; what it writes needs only ONNX Runtime.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import torch
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+
+from fewone.checkpoints import write_aside
+from fewone.detector.few_shot_detector import FewShotDetector
+from fewone.errors import FewoneError
+
+INPUT, OUTPUTS = "values", ("score_samples", "decision_function", "label")
+TOLERANCE = 1e-5
+
+
+class ExportedDetector(nn.Module):
+    """values (n, *shape), channels first, as they would be given to the detector -> its three answers, (n,) each."""
+
+    def __init__(self, detector: FewShotDetector) -> None:
+        super().__init__()
+        self.adapted = detector.adapted_
+        self.offset = float(detector.offset_)
+
+    def forward(self, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        scores = -self.adapted(values)
+        decisions = scores - self.offset
+        return scores, decisions, torch.where(decisions >= 0, 1, -1)
+
+
+def export_onnx(detector: FewShotDetector, path: Path) -> float:
+    """Write the file and run it: returns the largest difference of a score s, at most 1e-5 * max(1, |s|)."""
+    check_is_fitted(detector)
+    try:
+        import onnxruntime
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise FewoneError(f"the export needs {error.name}: pip install 'fewone[onnx]'") from error
+    values = _example(detector)
+    data = _convert(ExportedDetector(detector).eval(), values)
+    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    difference = _compare(detector, session, values.numpy())
+    if not difference <= TOLERANCE:
+        raise FewoneError(f"{path}: not written: its scores differ by {difference:.1e} from the detector's")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_aside(path, data)
+    except OSError as error:
+        raise FewoneError(f"{path}: cannot be written ({error.strerror}); give another place") from error
+    return difference
+
+
+def _example(detector: FewShotDetector) -> Tensor:
+    """The support and as many examples around it, at least three: sizes 0 and 1 would be taken for constants."""
+    support = detector.support_.values
+    generator = torch.Generator().manual_seed(0)
+    around = support + support.std() * torch.randn(support.shape, generator=generator, dtype=support.dtype)
+    both = torch.cat([support, around])
+    return both if len(both) > 2 else both.repeat(2, *(1,) * (both.dim() - 1))
+
+
+def _convert(module: nn.Module, values: Tensor) -> bytes:
+    try:
+        with torch.no_grad(), _quiet():
+            program = torch.onnx.export(
+                module,
+                (values,),
+                dynamo=True,
+                dynamic_shapes=({0: torch.export.Dim("examples", min=1)},),
+                input_names=[INPUT],
+                output_names=list(OUTPUTS),
+                verbose=False,
+            )
+    except torch.onnx.OnnxExporterError as error:
+        reason = str(error).strip().splitlines()[0]
+        raise FewoneError(f"this learner's scorer has no ONNX form ({reason}); export another learner") from error
+    assert program is not None
+    return bytes(program.model_proto.SerializeToString())
+
+
+def _compare(detector: FewShotDetector, session: object, values: np.ndarray) -> float:
+    """The largest difference of a score in units of max(1, |score|), one example at a time and all at once."""
+    expected = detector.score_samples(values)
+    at_once = session.run([OUTPUTS[0]], {INPUT: values})[0]  # type: ignore[attr-defined]
+    one = session.run([OUTPUTS[0]], {INPUT: values[:1]})[0]  # type: ignore[attr-defined]
+    found = np.concatenate([at_once, one]) - np.concatenate([expected, expected[:1]])
+    return float((np.abs(found) / np.maximum(1.0, np.abs(np.append(expected, expected[0])))).max())
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """The exporter warns of what does not concern its user: torchvision's operators, its own deprecated calls."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(disabled)
