@@ -58,9 +58,14 @@ def read_file(path: Path, column: str | None = None) -> list[Piece]:
 def read_archive(path: Path) -> dict[str, Array]:
     """The arrays of TASK.npz: normal and, if there, anomalous, (n, length), (n, channels, length) or images."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, AttributeError, TypeError) as error:
+        # The file is opened here because numpy leaves it open when the archive is broken.
+        with path.open("rb") as file:
+            if file.read(2) != b"PK":
+                raise ValueError("it does not begin as an archive does")
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as archive:
+                arrays = {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise _refuse(path, error, "numpy.savez") from None
     unknown = sorted(set(arrays) - {"normal", "anomalous"})
     if "normal" not in arrays or unknown:
@@ -75,6 +80,8 @@ def _check_examples(path: Path, name: str, array: Array) -> Array:
             f"{path}: {name} has shape {array.shape} and type {array.dtype}; numbers of shape (n, length),"
             f" (n, channels, length) or (n, channels, height, width) are read"
         )
+    if not len(array):
+        raise FewoneError(f"{path}: holds no {name} example; fill the array or leave it out")
     if 0 in array.shape[1:]:
         raise FewoneError(f"{path}: {name} has shape {array.shape}, its examples are empty; store at least one value")
     _check_finite(path, array, f"{name}, example")
@@ -84,12 +91,10 @@ def _check_examples(path: Path, name: str, array: Array) -> Array:
 
 def _read_npy(path: Path) -> Array:
     try:
-        loaded = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        with path.open("rb") as file:
+            return np.lib.format.read_array(file, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
         raise _refuse(path, error, "numpy.save") from None
-    if not isinstance(loaded, np.ndarray):
-        raise FewoneError(f"{path}: is an .npz archive by its content; name it TASK.npz and put it beside the tasks")
-    return loaded
 
 
 def _refuse(path: Path, error: Exception, writer: str) -> FewoneError:
