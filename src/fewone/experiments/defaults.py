@@ -11,6 +11,7 @@ from typing import Literal
 from fewone.datasets import split_name
 from fewone.errors import FewoneError
 from fewone.experiments.experiment import DataSettings, Experiment, find_algorithm
+from fewone.experiments.own_recipes import OWN, find_own_recipe
 from fewone.learners import LearnerSettings
 from fewone.networks import NetworkSettings
 from fewone.training import TrainingSettings
@@ -20,6 +21,9 @@ BALANCED = {"maml", "fomaml", "reptile", "anil", "foanil", "metasgd", "metaoptne
 
 FIRST_ORDER = {"fomaml", "foanil", "reptile"}
 
+EMBEDDING = {"metaoptnet", "protonet"}
+"""Their originals use ordinary batch norm: running averages when judging."""
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -27,7 +31,7 @@ class Recipe:
 
     filters: tuple[int, ...]
     kernel: int
-    norm: Literal["none", "support"]
+    norm: Literal["none", "support", "running"]
     inner_rate: float
     inner_steps: int
     query_size: int
@@ -54,14 +58,12 @@ RECIPES: dict[str, Recipe] = {
 
 def find_recipe(dataset: str, algorithm: str) -> Recipe:
     """The family's recipe with what the authors changed for some algorithms."""
-    try:
-        family, _ = split_name(dataset)
-    except FewoneError:
-        # The experiment itself says what is wrong with the name.
-        family = "folder"
+    family = _find_family(dataset)
     recipe = RECIPES.get(family, _SERIES)
     if family.startswith("sts-") and algorithm in FIRST_ORDER:
         recipe = replace(recipe, norm="support", inner_rate=0.001 if algorithm == "reptile" else 0.01)
+    if algorithm in EMBEDDING and recipe.norm == "support":
+        recipe = replace(recipe, norm="running")
     if family == "omniglot" and algorithm in FIRST_ORDER:
         recipe = replace(recipe, inner_rate=0.01)
     if family == "miniimagenet" and algorithm == "fomaml":
@@ -71,11 +73,22 @@ def find_recipe(dataset: str, algorithm: str) -> Recipe:
     return recipe
 
 
+def _find_family(dataset: str) -> str:
+    try:
+        return split_name(dataset)[0]
+    except FewoneError:
+        # The experiment itself says what is wrong with the name.
+        return "folder"
+
+
 def default_experiment(
     dataset: str = "sts-sawtooth", learner: str = "oc-maml", k: int = 10, seed: int = 0
 ) -> Experiment:
-    """The paper's experiment with this dataset, learner and K."""
+    """The paper's experiment with this dataset, learner and K; for the library's own learners, their own recipe."""
     algorithm = find_algorithm(learner)
+    if algorithm in OWN:
+        own = find_own_recipe(algorithm, _find_family(dataset))
+        return Experiment(dataset, learner, k, seed, 1.0, 1.0, DataSettings(), own.network, own.learning, own.training)
     recipe = find_recipe(dataset, algorithm)
     # Reptile takes all its steps on batches of one size.
     query_size = max(2, k + k % 2) if algorithm == "reptile" else recipe.query_size
