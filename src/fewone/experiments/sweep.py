@@ -11,8 +11,11 @@ import os
 import time
 import traceback
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Literal
 
@@ -25,7 +28,8 @@ from fewone.experiments.experiment import Experiment, parse_experiment
 from fewone.experiments.run import run
 
 Backend = Literal["loky", "dask"]
-_TRIES = 2
+_CLUSTER_TRIES = 3
+"""A cluster starts a job again on another worker by itself; a job that was begun this often is given up."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +90,8 @@ def sweep(
 ) -> Iterator[Outcome]:
     """Run the jobs and yield each outcome as it comes; a job that fails is recorded and the others go on.
 
-    A process that dies takes its neighbours' jobs with it: they are started again, and a job whose process died
-    twice is recorded as failed.
+    A process that dies takes its neighbours' jobs with it: they are done again, and a job that dies again while it
+    is alone is recorded as failed.
     """
     pending = {job.folder: job for job in jobs}
     with _workers(workers, backend, scheduler):
@@ -99,7 +103,7 @@ def sweep(
                     del pending[outcome.job.folder]
                     yield outcome
             except _deaths(backend):
-                yield from _sort_out(pending)
+                yield from _sort_out(pending, backend)
 
 
 def _deaths(backend: Backend) -> tuple[type[Exception], ...]:
@@ -137,7 +141,7 @@ def _work(job: Job) -> Outcome:
     """One job in a worker process: the rows, or the record of its failure, and how it ended."""
     started, started_cpu = time.perf_counter(), time.process_time()
     try:
-        _count_try(job)
+        _note_try(job)
         if job.experiment not in find_done(job.results):
             run(job.experiment, job.folder, job.data_dirs, job.results)
         error = ""
@@ -158,24 +162,45 @@ def _record_failure(job: Job, error: str, seconds: float, cpu_seconds: float) ->
     append(job.results, Failure(job.experiment.to_plain(), job.experiment.seed, error, origin))
 
 
-def _count_try(job: Job) -> None:
+def _note_try(job: Job) -> None:
     """A line with the process number for each time the job is begun."""
     job.folder.mkdir(parents=True, exist_ok=True)
     with (job.folder / "tries").open("a") as file:
         file.write(f"{os.getpid()}\n")
 
 
-def _sort_out(pending: dict[Path, Job]) -> Iterator[Outcome]:
-    """After a death: jobs that were finished meanwhile are dropped, jobs that died too often are given up."""
+def _sort_out(pending: dict[Path, Job], backend: Backend) -> Iterator[Outcome]:
+    """After a death: finished jobs are dropped, and the begun ones must show that it was not they who died."""
     for folder, job in list(pending.items()):
-        tries = folder / "tries"
-        number = len(tries.read_text().splitlines()) if tries.exists() else 0
+        begun = _count_tries(job)
         if job.experiment in find_done(job.results):
-            del pending[folder]
-            yield Outcome(job, 0.0)
-        elif number >= _TRIES:
-            error = f"its process died {number} times (killed, or out of memory)"
-            tries.unlink()
-            _record_failure(job, error, 0.0, 0.0)
-            del pending[folder]
-            yield Outcome(job, 0.0, error)
+            outcome = Outcome(job, 0.0)
+        elif backend == "loky" and begun:
+            outcome = _retry_alone(job)
+        elif begun >= _CLUSTER_TRIES:
+            outcome = _give_up(job)
+        else:
+            continue
+        del pending[folder]
+        yield outcome
+
+
+def _retry_alone(job: Job) -> Outcome:
+    """Once more in a process that no other job shares; if that dies too, it is this job's own doing."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+        try:
+            return process.submit(_work, job).result()
+        except BrokenProcessPool:
+            return _give_up(job)
+
+
+def _give_up(job: Job) -> Outcome:
+    error = f"its process died {_count_tries(job)} times (killed, or out of memory)"
+    (job.folder / "tries").unlink()
+    _record_failure(job, error, 0.0, 0.0)
+    return Outcome(job, 0.0, error)
+
+
+def _count_tries(job: Job) -> int:
+    tries = job.folder / "tries"
+    return len(tries.read_text().splitlines()) if tries.exists() else 0
