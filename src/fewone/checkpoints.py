@@ -64,6 +64,9 @@ class Versions:
     torch: str
     python: str
 
+    def __str__(self) -> str:
+        return f"fewone {self.fewone}, torch {self.torch}, Python {self.python}"
+
     @staticmethod
     @cache
     def here() -> Versions:
@@ -103,6 +106,11 @@ def load_learner(folder: Path) -> tuple[MetaLearner, ModelCard]:
 def save_calibration(folder: Path, calibration: CalibrationMap) -> None:
     """Keep the map from score to log-odds beside the learner it was measured with."""
     write_bundle(folder, CALIBRATION, {}, to_plain(calibration))
+
+
+def drop_calibration(folder: Path) -> None:
+    """Forget the map of a learner that is about to change."""
+    (folder / f"{CALIBRATION}.json").unlink(missing_ok=True)
 
 
 def load_calibration(folder: Path) -> CalibrationMap | None:
@@ -258,5 +266,8 @@ def _hash_document(document: Mapping[str, Any]) -> str:
 
 def read_versions(folder: Path, name: str) -> Versions:
     """Which versions wrote a bundle."""
-    document = json.loads((folder / f"{name}.json").read_bytes())
-    return from_plain(Versions, document["versions"])
+    place = folder / f"{name}.json"
+    try:
+        return from_plain(Versions, json.loads(place.read_bytes())["versions"])
+    except (OSError, ValueError, KeyError, TypeError, DocumentError) as error:
+        raise FewoneError(f"{place}: does not say what wrote it ({error})") from error

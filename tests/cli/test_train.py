@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -10,9 +11,10 @@ import pytest
 
 from fewone.checkpoints import load_learner
 from fewone.cli import main
-from fewone.cli.train import parse
+from fewone.cli.train import Display, parse
 from fewone.episodes import TaskSplits
 from fewone.experiments import default_experiment, run
+from fewone.training import Progress
 
 SMALL = """
 [network]
@@ -89,6 +91,43 @@ def test_another_experiment_in_the_folder_is_refused(
     assert main(["train", str(small), "--out", str(tmp_path / "run"), "--learning.inner-rate", "0.5"]) == 2
     said = capsys.readouterr().err
     assert "another experiment is in this folder: its learning.inner_rate is 0.01, 0.5 was asked for" in said
+
+
+def test_an_interrupt_waits_for_the_iteration_and_loses_nothing(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    watch = Display.watch
+
+    def interrupt(display: Display, progress: Progress) -> None:
+        if progress.iteration == 2:
+            signal.raise_signal(signal.SIGINT)
+        watch(display, progress)
+
+    before = signal.getsignal(signal.SIGINT)
+    with monkeypatch.context() as patch:
+        patch.setattr(Display, "watch", interrupt)
+        assert main(["train", str(small), "--out", str(tmp_path / "run")]) == 130
+    assert signal.getsignal(signal.SIGINT) is before
+    assert json.loads((tmp_path / "run" / "state.json").read_bytes())["content"]["iteration"] == 2
+    assert main(["train", str(small), "--out", str(tmp_path / "run")]) == 0
+    assert "going on after iteration 2" in capsys.readouterr().out
+    assert main(["train", str(small), "--out", str(tmp_path / "whole")]) == 0
+    hashes = [json.loads((tmp_path / part / "state.json").read_bytes())["weights"] for part in ("run", "whole")]
+    assert hashes[0] == hashes[1]
+
+
+def test_a_method_without_training_is_settled_and_never_overwrites_another_run(
+    small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = str(tmp_path / "run")
+    assert main(["train", "--dataset", "sts-sine", "--learner", "knn", "--k", "2", "--out", folder]) == 0
+    assert "knn is not trained by gradient" in capsys.readouterr().out
+    assert main(["train", "--dataset", "sts-sine", "--learner", "knn", "--k", "2", "--out", folder]) == 0
+    assert main(["train", "--dataset", "sts-sine", "--learner", "mahalanobis", "--k", "2", "--out", folder]) == 2
+    assert "its learner is 'knn', 'mahalanobis' was asked for" in capsys.readouterr().err
+    assert main(["train", str(small), "--out", str(tmp_path / "other")]) == 0
+    assert main(["train", "--learner", "knn", "--k", "2", "--out", str(tmp_path / "other")]) == 2
+    assert "holds a training of another experiment" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from fewone.experiments import Experiment, default_experiment, read_experiment
 from fewone.experiments.run import load_splits, train
 from fewone.training import Progress as Training
-from fewone.training import read_history
+from fewone.training import compare_versions, read_history
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,10 @@ def main(arguments: list[str]) -> int:
     """Train; the exit code is 0 if the run is over, also if it was over before."""
     chosen = parse(arguments)
     experiment, console = chosen.experiment, Console()
+    if note := compare_versions(chosen.out):
+        console.print(note, highlight=False, soft_wrap=True)
     splits = load_splits(experiment, chosen.data_dir)
-    with Display(console, experiment) as display:
+    with Display(console, experiment) as display, stopping_between_iterations(display):
         train(experiment, splits, chosen.out, display.watch, tensorboard=chosen.tensorboard)
     history = read_history(chosen.out)
     if not history:
@@ -102,11 +106,29 @@ def _find(words: Sequence[str], name: str) -> str | None:
     return found
 
 
+@contextmanager
+def stopping_between_iterations(display: Display) -> Iterator[None]:
+    """Ctrl-C (or a polite kill) ends the run after the iteration at hand, so that nothing is lost; twice: at once."""
+
+    def stop(number: int, frame: object) -> None:
+        if display.stopping:
+            raise KeyboardInterrupt
+        display.stopping = True
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 class Display:
     """A progress bar on a terminal; a line per validation elsewhere."""
 
     def __init__(self, console: Console, experiment: Experiment) -> None:
         self.ended = ""
+        self.stopping = False
         self._console, self._iterations = console, experiment.training.iterations
         self._smooth, self._accuracy = 0.0, ""
         self._first: tuple[int, float] | None = None
@@ -150,3 +172,5 @@ class Display:
                 )
         figures = f"loss {self._smooth:.4f}{self._accuracy}, {speed:.1f} it/s"
         self._bar.update(self._task, completed=progress.iteration, figures=figures)
+        if self.stopping:
+            raise KeyboardInterrupt

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,16 +12,17 @@ import torch
 
 from fewone.augmentation import build_augmentation
 from fewone.calibration import Adapting, Calibrated, CalibrationMap
-from fewone.checkpoints import ModelCard, build_learner, load_calibration, save_calibration, save_learner
+from fewone.checkpoints import ModelCard, build_learner, load_calibration, load_learner, save_calibration, save_learner
 from fewone.datasets import load
-from fewone.documents import DocumentError, from_plain
+from fewone.documents import DocumentError
 from fewone.episodes import TaskSplits, generator_for
 from fewone.errors import FewoneError
 from fewone.evaluation.protocol import evaluate
 from fewone.evaluation.results import Row, Threshold, append, find_origin, make_rows
 from fewone.evaluation.scores import Results
 from fewone.evaluation.selection import calibrate_over_tasks, choose_dial, is_shallow, is_trained, observe_batches
-from fewone.experiments.experiment import Experiment
+from fewone.experiments.defaults import default_experiment
+from fewone.experiments.experiment import Experiment, parse_experiment
 from fewone.experiments.training_log import TrainingLog
 from fewone.learners import LearnerSettings, MetaLearner
 from fewone.sampling import ClassSampler, EpisodeSampler
@@ -64,32 +66,34 @@ def train(
     transform: Transform | None = None,
     tensorboard: bool = False,
 ) -> MetaLearner:
-    """The learner with its best weights; the folder holds the model, the training state, the experiment and a log."""
+    """The learner with its best weights; the folder holds the model, the training state, a log and the calibration."""
     torch.set_num_threads(experiment.training.threads)
     card = describe(experiment, splits)
     learner = build_learner(card)
     batches = make_batches(experiment, splits, learner, transform)
     sampler = make_sampler(experiment, splits, experiment.test_normal_share)
-    if not is_trained(learner):
-        observe_batches(learner, map(batches.draw, range(1, OBSERVED_BATCHES + 1)))
-        choose_dial(learner, splits.validation, sampler, experiment.seed)
-        save_learner(folder, learner, card)
-        save_calibration(folder, calibrate_learner(experiment, splits, learner))
-        return learner.eval()
-    validator = Validator(splits.validation, sampler, experiment.training.validation_episodes, experiment.seed)
+    defaults = default_experiment(experiment.dataset, experiment.learner, experiment.k).to_plain()
     seconds = experiment.training.checkpoint_seconds
-    with RunFolder(folder, card, experiment.to_plain(), seconds) as kept, TrainingLog(folder, tensorboard) as log:
-        news = load_calibration(folder) is None
-        for progress in meta_train(learner, batches, validator, experiment.training, kept):
-            news = True
-            log.watch(progress)
-            if watch is not None:
-                watch(progress)
-        if choose_dial(learner, splits.validation, sampler, experiment.seed) is not None:
+    with (
+        RunFolder(folder, card, experiment.to_plain(), seconds, defaults) as kept,
+        TrainingLog(folder, tensorboard) as log,
+    ):
+        if is_trained(learner):
+            validator = Validator(splits.validation, sampler, experiment.training.validation_episodes, experiment.seed)
+            with closing(meta_train(learner, batches, validator, experiment.training, kept)) as steps:
+                for progress in steps:
+                    log.watch(progress)
+                    if watch is not None:
+                        watch(progress)
+        else:
+            kept.refuse_others()
+            observe_batches(learner, map(batches.draw, range(1, OBSERVED_BATCHES + 1)))
+        if load_calibration(folder) is None:
+            choose_dial(learner, splits.validation, sampler, experiment.seed)
             save_learner(folder, learner, card)
-        if news:
             save_calibration(folder, calibrate_learner(experiment, splits, learner))
-    return learner.eval()
+    # A run that was over before has its chosen settings in the folder alone.
+    return load_learner(folder)[0]
 
 
 def calibrate_learner(experiment: Experiment, splits: TaskSplits, learner: MetaLearner) -> CalibrationMap:
@@ -152,7 +156,7 @@ def _make_rows(
 def restore_experiment(text: str, folder: Path) -> Experiment:
     """The experiment that a model card carries."""
     try:
-        return from_plain(Experiment, json.loads(text))
+        return parse_experiment(json.loads(text))
     except (ValueError, RecursionError, DocumentError) as error:
         raise FewoneError(f"{folder}: its experiment cannot be read by this version of fewone ({error})") from error
 

@@ -5,7 +5,7 @@ Draws no progress bar: it yields, the caller draws, logs and stops.
 
 from fewone.training.batches import Batches, Transform
 from fewone.training.loop import meta_train
-from fewone.training.run_folder import RunFolder, read_cost, read_history
+from fewone.training.run_folder import RunFolder, compare_versions, read_cost, read_history
 from fewone.training.settings import Cost, Progress, TrainingSettings, Validation
 from fewone.training.validation import Validator
 
@@ -18,6 +18,7 @@ __all__ = [
     "Transform",
     "Validation",
     "Validator",
+    "compare_versions",
     "meta_train",
     "read_cost",
     "read_history",

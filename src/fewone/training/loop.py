@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import closing
 from dataclasses import replace
 
@@ -26,11 +26,11 @@ def meta_train(
     validator: Validator,
     settings: TrainingSettings,
     folder: RunFolder | None = None,
-) -> Iterator[Progress]:
+) -> Generator[Progress, None, None]:
     """Train the learner in place; at the end it has the weights of the lowest validation loss.
 
     With an open folder the run is kept there and, if it was begun there before, goes on from its last checkpoint to
-    the same bits; a run that is over yields nothing.
+    the same bits; a run that is over yields nothing. Closed between two iterations, it keeps its state first.
     """
     state = TrainingState(learner, make_optimizer(learner, settings))
     if folder is not None:
@@ -45,7 +45,12 @@ def meta_train(
                 ended = state.ending(settings)
             if folder is not None and (ended or folder.is_due()):
                 folder.keep(state)
-            yield replace(progress, cpu_seconds=state.cost.cpu_seconds, ended=ended)
+            try:
+                yield replace(progress, cpu_seconds=state.cost.cpu_seconds, ended=ended)
+            except GeneratorExit:
+                if folder is not None and not ended:
+                    folder.keep(state)
+                raise
     learner.load_state_dict(state.best)
 
 

@@ -14,7 +14,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fewone.checkpoints import MODEL, ModelCard, Versions, check_shapes, read_bundle, read_versions, write_bundle
+from fewone.checkpoints import (
+    MODEL,
+    ModelCard,
+    Versions,
+    check_shapes,
+    drop_calibration,
+    read_bundle,
+    read_versions,
+    write_bundle,
+)
 from fewone.documents import DocumentError, from_plain, to_plain
 from fewone.errors import FewoneError
 from fewone.training.settings import Cost, Validation
@@ -28,12 +37,20 @@ _MAY_CHANGE = {"training.minutes", "training.patience", "training.checkpoint_sec
 class RunFolder:
     """Keeps the state of one training of one experiment; holds the folder against other processes while open.
 
-    experiment: as plain values, compared with what the folder says on taking up. card: of the model that is trained.
+    experiment: as plain values, compared with what the folder says on taking up; defaults: what stands for keys that
+    did not exist when the folder's run was begun. card: of the model that is trained.
     """
 
-    def __init__(self, folder: Path, card: ModelCard, experiment: Mapping[str, Any], seconds: float = 60.0) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        card: ModelCard,
+        experiment: Mapping[str, Any],
+        seconds: float = 60.0,
+        defaults: Mapping[str, Any] | None = None,
+    ) -> None:
         self.folder, self.card, self.experiment, self.seconds = folder, card, experiment, seconds
-        self.notice = ""
+        self.defaults = defaults or {}
         self._kept_at = time.monotonic()
         self._model_iteration = -1
         self._lock = -1
@@ -76,15 +93,26 @@ class RunFolder:
         check_shapes(*_comparable(tensors, state), place)
         state.restore(tensors)
         state.iteration, state.history, state.spent = iteration, history, cost
-        if read_versions(self.folder, STATE) != Versions.here():
-            self.notice = "taken up with other versions than it was begun with: the weights may differ by bits"
+
+    def refuse_others(self) -> None:
+        """For a model that is made in one go: the folder may hold the same one already, but no other."""
+        if (self.folder / f"{STATE}.json").exists():
+            raise FewoneError(f"{self.folder}: holds a training of another experiment; give another folder with --out")
+        place = self.folder / f"{MODEL}.json"
+        if place.exists():
+            _, content = read_bundle(self.folder, MODEL)
+            try:
+                theirs = json.loads(content["experiment"])
+            except (KeyError, TypeError, ValueError) as error:
+                raise FewoneError(f"{place}: not a model of fewone ({error}); give another folder") from error
+            self._check({"experiment": theirs, "fingerprint": content.get("fingerprint")}, place)
 
     def _check(self, document: Mapping[str, Any], place: Path) -> None:
         """Refuse the state of another experiment, other data or another network."""
         theirs, ours = document.get("experiment"), self.experiment
         if not isinstance(theirs, Mapping):
             raise FewoneError(f"{place}: not a training state (no experiment)")
-        there, here = _flatten(theirs), _flatten(ours)
+        there, here = _flatten(self.defaults) | _flatten(theirs), _flatten(ours)
         allowed = _MAY_CHANGE | ({"training.iterations"} if here.get("training.schedule") == "constant" else set())
         for key in sorted({*there, *here} - allowed):
             if there.get(key) != here.get(key):
@@ -105,6 +133,7 @@ class RunFolder:
         """Write the best model, if it is new, and then the state: a state never speaks of a model that is not there."""
         best = state.best_validation
         if best is not None and best.iteration != self._model_iteration:
+            drop_calibration(self.folder)
             write_bundle(self.folder, MODEL, state.best, to_plain(self.card))
             self._model_iteration = best.iteration
         document = {
@@ -116,6 +145,14 @@ class RunFolder:
         }
         write_bundle(self.folder, STATE, state.tensors(), document)
         self._kept_at = time.monotonic()
+
+
+def compare_versions(folder: Path) -> str:
+    """Empty, or a note that the training in a folder was written by other versions than these."""
+    if not (folder / f"{STATE}.json").exists():
+        return ""
+    there, here = read_versions(folder, STATE), Versions.here()
+    return "" if there == here else f"{folder} was written by {there}, here is {here}: the weights may differ by bits"
 
 
 def read_cost(folder: Path) -> Cost | None:
