@@ -1,0 +1,73 @@
+"""The recipes of the library's own learners, by kind of data. Chosen on validation tasks, never on test tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from fewone.learners import LearnerSettings
+from fewone.networks import NetworkSettings
+from fewone.training import TrainingSettings
+
+OWN = ("plda", "contrast")
+
+
+@dataclass(frozen=True)
+class OwnRecipe:
+    """Network, learner and training for one kind of data."""
+
+    network: NetworkSettings
+    learning: LearnerSettings
+    training: TrainingSettings
+
+
+_WIDE = NetworkSettings(filters=(32, 64, 128, 256), norm="running")
+_CLASSES = LearnerSettings(batch="classes")
+_TRAINING = TrainingSettings(
+    iterations=600,
+    optimizer="adamw",
+    outer_rate=0.002,
+    schedule="cosine",
+    weight_decay=0.01,
+    query_size=20,
+    validate_every=100,
+    validation_episodes=40,
+)
+_PHOTOS = replace(_TRAINING, iterations=1600, augmentation=("crop", "flip", "colour"))
+_SPECTROGRAM = NetworkSettings(
+    filters=(48, 48), norm="running", pooling="mean-max", front_end="log-spectrogram", window=256, hop=128, bands=32
+)
+_SMALL_SPECTROGRAM = replace(_SPECTROGRAM, filters=(32, 64), pooling="flatten", window=32, hop=8, bands=16)
+_SERIES = NetworkSettings(filters=(32, 64, 64), kernel=5, norm="running", pooling="mean-max")
+
+RECIPES: dict[tuple[str, str], OwnRecipe] = {
+    ("plda", "cifar-fs"): OwnRecipe(_WIDE, replace(_CLASSES, flip_views=True), _PHOTOS),
+    ("plda", "fc100"): OwnRecipe(_WIDE, replace(_CLASSES, flip_views=True), replace(_PHOTOS, iterations=1000)),
+    ("plda", "miniimagenet"): OwnRecipe(_WIDE, replace(_CLASSES, flip_views=True), _PHOTOS),
+    ("plda", "omniglot"): OwnRecipe(
+        _WIDE, _CLASSES, replace(_TRAINING, classes=32, class_examples=12, augmentation=("rotations", "affine"))
+    ),
+    ("plda", "mt-mnist"): OwnRecipe(
+        _WIDE,
+        _CLASSES,
+        replace(_TRAINING, classes=8, class_examples=20, augmentation=("halves", "rotations", "affine")),
+    ),
+    ("plda", "series"): OwnRecipe(_SMALL_SPECTROGRAM, LearnerSettings(dimensions=64), _TRAINING),
+    # Whatever a user brings, series or images: no front end, nothing that depends on the length.
+    ("plda", "folder"): OwnRecipe(_SERIES, LearnerSettings(dimensions=64), _TRAINING),
+    ("plda", "cnc"): OwnRecipe(_SPECTROGRAM, LearnerSettings(dimensions=64), replace(_TRAINING, query_size=16)),
+    ("contrast", "series"): OwnRecipe(_SERIES, LearnerSettings(dimensions=32, residual=False), _TRAINING),
+    ("contrast", "sts-context"): OwnRecipe(
+        _SERIES, LearnerSettings(dimensions=32, residual=False), replace(_TRAINING, iterations=3000)
+    ),
+    ("contrast", "cnc"): OwnRecipe(
+        _SPECTROGRAM, LearnerSettings(dimensions=32, random_kernels=128), replace(_TRAINING, query_size=16)
+    ),
+}
+
+
+def find_own_recipe(algorithm: str, family: str) -> OwnRecipe:
+    """The recipe for a family of datasets; where there is none of its own, that of short series."""
+    if family == "sts-context-hard":
+        family = "sts-context"
+    fallback = RECIPES[(algorithm, "series")]
+    return RECIPES.get((algorithm, family), fallback)
