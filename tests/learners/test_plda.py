@@ -12,8 +12,7 @@ from torch.distributions import MultivariateNormal
 from fewone.episodes import ClassBatch, Episodes, Examples
 from fewone.errors import FewoneError
 from fewone.learners import LEARNERS, LearnerSettings
-from fewone.learners.plda import Gaussian, Plda, predict
-from fewone.learners.support_sizes import spread_sizes
+from fewone.learners.plda import Gaussian, Plda, predict, spread_sizes
 from fewone.networks import NetworkSettings
 
 SHAPE = (1, 16)

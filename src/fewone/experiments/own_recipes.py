@@ -29,6 +29,8 @@ _TRAINING = TrainingSettings(
     schedule="cosine",
     weight_decay=0.01,
     query_size=20,
+    smallest_k=1,
+    standardize_by="support",
     validate_every=100,
     validation_episodes=40,
 )

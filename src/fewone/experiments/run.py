@@ -201,7 +201,9 @@ def make_batches(
 ) -> Batches:
     """The training batches, of the kind that the learner takes."""
     training = experiment.training
-    sampler: EpisodeSampler | ClassSampler = make_sampler(experiment, splits, experiment.normal_share)
+    sampler: EpisodeSampler | ClassSampler = replace(
+        make_sampler(experiment, splits, experiment.normal_share), standardize_by=training.standardize_by
+    )
     if learner.batch == "classes":
         if not splits.classes_exclude_each_other:
             raise FewoneError(

@@ -19,7 +19,6 @@ from fewone.episodes import NORMAL, ClassBatch, Episodes, Examples
 from fewone.errors import FewoneError
 from fewone.learners.meta_learner import MetaLearner, Scorer, query_loss
 from fewone.learners.settings import LearnerSettings
-from fewone.learners.support_sizes import spread_sizes
 from fewone.networks import Embedding, NetworkSettings, RunningNorm, build_embedding
 from fewone.networks.front_ends import LogSpectrogram
 from fewone.networks.random_convolution import RandomConvolution
@@ -215,9 +214,7 @@ class Contrast(MetaLearner):
             front, fixed = self.describe(torch.cat([batch.support.inputs, batch.query.inputs], 1))
             self._observe(front, fixed, batch)
         normal = (batch.support.labels == NORMAL).to(front.dtype)
-        sizes = spread_sizes(len(batch), size).to(front.device).unsqueeze(-1)
-        kept = normal * (normal.cumsum(-1) <= sizes)
-        support = Support(front[:, :size], None if fixed is None else fixed[:, :size], kept)
+        support = Support(front[:, :size], None if fixed is None else fixed[:, :size], normal)
         self.body.train()
         self.norm.train()
         try:

@@ -18,7 +18,6 @@ from fewone.episodes import NORMAL, ClassBatch, Episodes, Examples
 from fewone.errors import FewoneError
 from fewone.learners.meta_learner import MetaLearner, Scorer, query_loss
 from fewone.learners.settings import LearnerSettings
-from fewone.learners.support_sizes import spread_sizes
 from fewone.networks import Embedding, NetworkSettings, RunningNorm, build_embedding
 
 LOG_TWO_PI = math.log(2.0 * math.pi)
@@ -186,13 +185,11 @@ class Plda(MetaLearner):
         return loss.detach()
 
     def _episode_loss(self, episodes: Episodes) -> Tensor:
-        """Task i of the batch adapts on the first k_i normals of its support, so that one model learns every K."""
+        """Support and queries in one pass, so that they share the statistics of the batch."""
         support = episodes.support
         latent = self._embed_for_training(torch.cat([support.inputs, episodes.query.inputs], 1))
         normal = (support.labels == NORMAL).to(latent.dtype)
-        sizes = spread_sizes(len(episodes), support.labels.shape[1]).to(latent.device)
-        kept = normal * (normal.cumsum(-1) <= sizes.unsqueeze(-1))
-        scorer = PosteriorScorer(self, latent[:, : normal.shape[1]], kept, 1.0 - normal)
+        scorer = PosteriorScorer(self, latent[:, : normal.shape[1]], normal, 1.0 - normal)
         return query_loss(scorer.score(latent[:, normal.shape[1] :]), episodes.query)
 
     def _class_loss(self, batch: ClassBatch) -> Tensor:
@@ -229,6 +226,11 @@ class Plda(MetaLearner):
     def _embed_for_training(self, inputs: Tensor) -> Tensor:
         with torch.autocast("cpu", torch.bfloat16, enabled=self.settings.precision == "bfloat16"):
             return self.embed(inputs)
+
+
+def spread_sizes(count: int, largest: int) -> Tensor:
+    """`count` support sizes spread evenly over 1..largest, (count,) int64: the tasks of a batch train every K."""
+    return torch.linspace(largest, 1, count).round().to(torch.int64)
 
 
 def build_plda(settings: LearnerSettings, network: NetworkSettings, shape: tuple[int, ...]) -> MetaLearner:

@@ -15,7 +15,7 @@ class LearnerSettings:
     penalty: metaoptnet: the upper bound of a weight where the support has two classes (nu rules with one).
     batch: plda, fb: train on episodes, or on batches of classes where another task's normals are anomalies.
     dimensions: plda, contrast: the width of the space that distances live in (0: the network's own).
-    largest_support: plda: batches of classes train every K from 1 to this; episodes up to their own support size.
+    largest_support: plda: batches of classes train every K from 1 to this (episodes: see training.smallest_k).
     auxiliary_weight: plda: of a cross-entropy over all training classes (0: none); auxiliary_classes: their number.
     training_tasks: fb, mtl: how many tasks they are trained on, for the heads. The run fills in both numbers.
     head_width: mtl: the hidden layer of each training task's head.

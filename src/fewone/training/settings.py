@@ -11,6 +11,8 @@ class TrainingSettings:
     """iterations, minutes (of CPU), patience (validations without a better one): whichever ends the run first.
 
     meta_batch, query_size (Q), smallest_k (K drawn anew for each batch from smallest_k to k): batches of episodes.
+    standardize_by: series that are standardised: by all normals of a training task (as the paper does), or, as a new
+    task must be, by those of its support.
     classes, class_examples: batches of classes, for the learners that take those.
     augmentation: names of AUGMENTATIONS, applied to training batches in this order.
     validation_episodes: judged every validate_every iterations; the weights of the lowest loss are kept.
@@ -29,6 +31,7 @@ class TrainingSettings:
     meta_batch: int = 8
     query_size: int = 50
     smallest_k: int | None = None
+    standardize_by: Literal["task", "support"] = "task"
     classes: int = 16
     class_examples: int = 16
     augmentation: tuple[str, ...] = ()
