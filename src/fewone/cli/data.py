@@ -75,7 +75,7 @@ class Check:
         splits = self.choice.load()
         console = Console(soft_wrap=True, highlight=False)
         table = Table(
-            "split", "tasks", "normals per task", "anomalies per task", "different examples", title=splits.name
+            "split", "tasks", "normals per task", "anomalies per task", "different examples", title=escape(splits.name)
         )
         for name, tasks in (("training", splits.train), ("validation", splits.validation), ("test", splits.test)):
             table.add_row(name, str(len(tasks)), *_count_examples(tasks))

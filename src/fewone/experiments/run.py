@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -16,7 +17,7 @@ from fewone.checkpoints import ModelCard, build_learner, load_calibration, load_
 from fewone.datasets import load
 from fewone.documents import DocumentError
 from fewone.episodes import TaskSplits, generator_for
-from fewone.errors import FewoneError
+from fewone.errors import FewoneError, FewoneWarning
 from fewone.evaluation.protocol import evaluate
 from fewone.evaluation.results import Row, Threshold, append, find_origin, make_rows
 from fewone.evaluation.scores import Results
@@ -25,7 +26,7 @@ from fewone.experiments.defaults import default_experiment
 from fewone.experiments.experiment import Experiment, parse_experiment
 from fewone.experiments.training_log import TrainingLog
 from fewone.learners import LearnerSettings, MetaLearner
-from fewone.sampling import ClassSampler, EpisodeSampler
+from fewone.sampling import ClassSampler, EpisodeSampler, describe_rounding
 from fewone.training import Batches, Progress, RunFolder, Transform, Validator, meta_train, read_cost
 
 Watcher = Callable[[Progress], None]
@@ -186,7 +187,9 @@ def _count_tasks(experiment: Experiment, splits: TaskSplits) -> LearnerSettings:
 
 
 def make_sampler(experiment: Experiment, splits: TaskSplits, normal_share: float) -> EpisodeSampler:
-    """Episodes of K and Q with this share of normals in the support."""
+    """Episodes of K and Q with this share of normals in the support; a share that must be rounded is said."""
+    if rounding := describe_rounding(experiment.k, normal_share):
+        warnings.warn(rounding, FewoneWarning, stacklevel=2)
     return EpisodeSampler(
         support_size=experiment.k,
         query_size=experiment.training.query_size,
