@@ -1,0 +1,125 @@
+"""What each part of the own recipe is worth: one removed at a time, judged on VALIDATION tasks alone.
+
+python benchmarks/ablation.py cifar-fs --seeds 0 1 --iterations 600 --results results/ablation.jsonl
+
+Calibration is fitted on some validation tasks and judged on the others, in turn. Test tasks are never drawn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from fewone.calibration import Adapting, Calibrated, HeldOut, calibrate
+from fewone.datasets import load, split_name
+from fewone.episodes import EvaluationPlan, Task, TaskSplits
+from fewone.evaluation.protocol import evaluate
+from fewone.evaluation.selection import plan_validation
+from fewone.experiments import Experiment, default_experiment
+from fewone.experiments.run import make_sampler, train
+from fewone.learners import MetaLearner
+from fewone.networks import NetworkSettings
+from fewone.sampling import EpisodeSampler
+
+SEED = 1000
+
+
+def list_variants(full: Experiment) -> Iterator[tuple[str, Experiment]]:
+    """The recipe, and the recipe less one part each."""
+    yield "full", full
+    yield "backbone: the paper's 32x4", replace(full, network=_narrow(full))
+    if full.training.augmentation:
+        yield "no augmentation", replace(full, training=replace(full.training, augmentation=()))
+    if full.learning.batch == "classes":
+        yield "no cross-entropy", replace(full, learning=replace(full.learning, auxiliary_weight=0.0))
+        yield "episodes, not classes", replace(full, learning=replace(full.learning, batch="episodes"))
+    prototypes = replace(default_experiment(full.dataset, "oc-protonet", full.k, full.seed), network=full.network)
+    views = tuple(name for name in full.training.augmentation if name not in ("rotations", "halves"))
+    yield "head: one-way prototypes", replace(prototypes, training=replace(full.training, augmentation=views))
+
+
+def _narrow(full: Experiment) -> NetworkSettings:
+    if full.network.front_end != "none":
+        return replace(full.network, front_end="none", filters=(32, 32, 32, 32), kernel=5)
+    return replace(full.network, filters=(32, 32, 32, 32))
+
+
+def fold(tasks: Sequence[Task], count: int = 4) -> list[tuple[tuple[Task, ...], tuple[Task, ...]]]:
+    """(calibrated on, judged on): independent units in turn."""
+    units = list(dict.fromkeys(task.unit for task in tasks))
+    count = min(count, len(units))
+    parts = []
+    for number in range(count):
+        judged = set(units[number::count])
+        inside = tuple(task for task in tasks if task.unit in judged)
+        parts.append((tuple(task for task in tasks if task.unit not in judged) or inside, inside))
+    return parts
+
+
+def judge(experiment: Experiment, splits: TaskSplits, learner: MetaLearner, k: int) -> Iterator[dict[str, object]]:
+    """Mean accuracy, AUROC, F1 and false alarms over validation units, before and after calibration."""
+    sampler = replace(make_sampler(experiment, splits, 1.0), support_size=k)
+    plan = plan_validation(splits.validation, sampler, sets=5, queries=100)
+    for threshold in ("own", "calibrated"):
+        values: dict[str, list[float]] = {}
+        for outside, inside in fold(splits.validation):
+            judged: Adapting = learner
+            if threshold == "calibrated":
+                judged = Calibrated(learner, calibrate([HeldOut(learner, outside)], sampler, (k,), seed=SEED))
+            _collect(values, judged, inside, plan, sampler)
+        yield {"k": k, "threshold": threshold} | {name: sum(v) / len(v) for name, v in values.items()}
+
+
+def _collect(
+    values: dict[str, list[float]],
+    learner: Adapting,
+    tasks: Sequence[Task],
+    plan: EvaluationPlan,
+    sampler: EpisodeSampler,
+) -> None:
+    scores = evaluate(learner, tasks, plan, sampler, SEED).examples
+    for name in ("accuracy", "auroc", "f1", "false_alarms"):
+        values.setdefault(name, []).extend(getattr(scores, name))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("dataset")
+    parser.add_argument("--learner", default="plda")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
+    parser.add_argument("--iterations", type=int, default=None, help="fewer than the recipe's, for all variants alike")
+    parser.add_argument("--only", default="", help="variants whose name contains this")
+    parser.add_argument("--results", type=Path, default=Path("results/ablation.jsonl"))
+    parser.add_argument("--runs", type=Path, default=Path("runs/ablation"))
+    chosen = parser.parse_args()
+    splits = load(chosen.dataset)
+    family, _ = split_name(chosen.dataset)
+    chosen.results.parent.mkdir(parents=True, exist_ok=True)
+    for seed in chosen.seeds:
+        full = default_experiment(chosen.dataset, chosen.learner, 10, seed)
+        if chosen.iterations is not None:
+            full = replace(full, training=replace(full.training, iterations=chosen.iterations))
+        for name, experiment in list_variants(full):
+            if chosen.only not in name:
+                continue
+            folder = chosen.runs / f"{family}-{chosen.dataset.replace('/', '-')}-{seed}" / name.replace(" ", "-")
+            spent = []
+            learner = train(
+                experiment, splits, folder, lambda progress, spent=spent: spent.append(progress.cpu_seconds)
+            )
+            for k in (2, 10):
+                for row in judge(experiment, splits, learner, k):
+                    row = {"dataset": chosen.dataset, "variant": name, "seed": seed, **row}
+                    row |= {"split": "validation", "cpu_seconds": spent[-1] if spent else None}
+                    row |= {"experiment": experiment.to_plain()}
+                    with chosen.results.open("a", encoding="utf-8") as file:
+                        file.write(json.dumps(row) + "\n")
+                    shown = {key: row[key] for key in ("k", "threshold", "accuracy", "auroc", "f1", "false_alarms")}
+                    print(f"{chosen.dataset} seed {seed} {name}: {shown}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
