@@ -95,10 +95,10 @@ def test_a_job_whose_process_dies_twice_is_given_up_and_the_others_are_done(tmp_
     results = tmp_path / "results" / "grid.jsonl"
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=quiet()) as process:
         for tries in (1, 2):
-            # Only the training locks its folder, so this waits for its own first and second try.
-            wait_for(lambda tries=tries: len(find_tries(tmp_path, locked=True)) == tries)
+            # Only the training writes a log, so this waits for its own first and second try.
+            wait_for(lambda tries=tries: len(find_tries(tmp_path, trained=True)) == tries)
             time.sleep(0.5)
-            os.kill(find_tries(tmp_path, locked=True)[-1], signal.SIGKILL)
+            os.kill(find_tries(tmp_path, trained=True)[-1], signal.SIGKILL)
         output, _ = process.communicate(timeout=120)
     assert process.returncode == 1, output
     reading = read(results)
@@ -156,8 +156,8 @@ def wait_for(condition: object, seconds: float = 120) -> None:
         time.sleep(0.1)
 
 
-def find_tries(folder: Path, locked: bool = False) -> list[int]:
+def find_tries(folder: Path, trained: bool = False) -> list[int]:
     """The processes that began a job, in the order of each job's tries."""
     tries = (folder / "runs").glob("*/tries")
-    kept = [path for path in tries if not locked or path.with_name(".lock").exists()]
+    kept = [path for path in tries if not trained or path.with_name("log.jsonl").exists()]
     return [int(line) for path in kept for line in path.read_text().splitlines()]
