@@ -64,7 +64,7 @@ def read_archive(path: Path) -> dict[str, Array]:
                 raise ValueError("it does not begin as an archive does")
             file.seek(0)
             with np.load(file, allow_pickle=False) as archive:
-                arrays = {name: archive[name] for name in archive.files}
+                arrays = {name: np.asarray(archive[name]) for name in archive.files}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise _refuse(path, error, "numpy.savez") from None
     unknown = sorted(set(arrays) - {"normal", "anomalous"})

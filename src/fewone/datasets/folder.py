@@ -1,7 +1,7 @@
 """The user's own history, PATH/TASK/normal|anomalous/* or PATH/TASK.npz, -> tasks, split by task.
 
-group: "file" (each file is a recording, the default), "prefix:_" (its name up to the first _ is), or "column:NAME"
-(a column of its .csv or .parquet says which). Tasks that share a recording are never split.
+group: "file" (each file is a recording, the default), "prefix:_" (its name up to the first _ is, in whatever task or
+label) or "column:NAME" (a column of its .csv or .parquet says which). Tasks that share a recording are never split.
 """
 
 from __future__ import annotations
