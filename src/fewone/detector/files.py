@@ -86,8 +86,8 @@ def read_detector(folder: Path) -> Delivery:
     if dials.model is not None:
         if _hash(folder / MODEL) != dials.model:
             raise FewoneError(f"{folder / MODEL}: not the model that the detector was saved with; take a whole copy")
-        learner, card = load_learner(folder / MODEL)
         calibration = load_calibration(folder / MODEL)
+        learner, card = load_learner(folder / MODEL)
     support = _read_support(tensors, None if card is None else card.shape, place)
     return Delivery(learner, card, calibration, support, dials.n_features, dials.false_alarm_rate, dials.sampling_rate)
 

@@ -42,7 +42,14 @@ def load(
         false_alarm_rate=found.false_alarm_rate if false_alarm_rate is None else false_alarm_rate,
         sampling_rate=found.sampling_rate if sampling_rate is None else sampling_rate,
     )
-    return detector.restore(found.support, found.n_features)
+    try:
+        detector.restore(found.support, found.n_features)
+        detector.score_samples(found.support.values[:1].numpy())
+    except (RuntimeError, ValueError, ArithmeticError, LookupError, TypeError) as error:
+        # Every hash was right and every tensor had its shape, so someone wrote settings that do not go together.
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise FewoneError(f"{folder}: the saved model does not run ({reason}); take a whole copy") from error
+    return detector
 
 
 def find_folder(name: str | Path) -> Path:
