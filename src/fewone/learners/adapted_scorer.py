@@ -12,6 +12,9 @@ from torch.func import functional_call
 from fewone.learners.meta_learner import Scorer
 from fewone.networks import Classifier, Statistics
 
+LARGEST_CHUNK = 2**17
+"""Places (pixels or samples) that a chunk of queries may have."""
+
 
 class AdaptedScorer(Scorer):
     """Adapted parameters of T tasks, and the statistics of their supports under them."""
@@ -31,9 +34,19 @@ class AdaptedScorer(Scorer):
     def _score(self, task: int, inputs: Tensor) -> Tensor:
         parameters = {name: value[task] for name, value in zip(self.names, self.adapted, strict=True)}
         statistics = tuple(value[task] for value in self.statistics)
-        logits: Tensor
-        logits, _ = functional_call(self.classifier, parameters, (inputs, statistics))
-        return logits
+        logits = [functional_call(self.classifier, parameters, (chunk, statistics))[0] for chunk in _chunks(inputs)]
+        return logits[0] if len(logits) == 1 else torch.cat(logits)
+
+
+def _chunks(inputs: Tensor) -> tuple[Tensor, ...]:
+    """Inputs (n, channels, *space) in chunks, so that maps stay within memory that is fetched once."""
+    if torch.compiler.is_compiling():
+        return (inputs,)
+    if inputs.dim() == 4:
+        # Convolutions of images are faster channels last.
+        inputs = inputs.contiguous(memory_format=torch.channels_last)
+    places = max(1, inputs[0, 0].numel()) if len(inputs) else 1
+    return torch.split(inputs, max(1, LARGEST_CHUNK // places))
 
 
 def stack_tasks(rows: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:

@@ -6,7 +6,7 @@ Parameters of T tasks are rows (T, P).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,9 +19,6 @@ from fewone.learners.inner_rates import StepRates
 from fewone.learners.task_groups import Result, work_in_groups
 from fewone.networks import Classifier, Statistics
 from fewone.networks.conv_derivatives import ConvDerivatives, Pass, PreparedInputs, logit_curvature, logit_gradient
-
-LARGEST_MAP = 2**21
-"""Values that the largest feature map of a chunk of queries may have: beyond it memory has to be fetched anew."""
 
 
 class AdjointLoop:
@@ -127,7 +124,7 @@ class Support:
         """What the support leaves behind for queries: mean and variance of each norm, (T, channels) each."""
         if not self.network.has_norms:
             return ()
-        return tuple(value for norm in self.run(rows).norms for value in norm.true_statistics())
+        return self.run(rows).body.statistics
 
     def hessian_product(self, made: Pass, direction: Tensor) -> Tensor:
         """Hessian of the support's loss times direction (T, P), in a pass that went backward already."""
@@ -186,16 +183,16 @@ def differentiate(
 
 def query_gradient(support: Support, query: Examples, rows: Tensor) -> tuple[Tensor, Tensor]:
     """Loss (T,) of the query under rows (T, P), and its gradient, through the support's statistics too."""
-    made = support.run(rows) if support.network.has_norms else None
-    norms = [] if made is None else made.norms
-    statistics = [norm.statistics for norm in norms]
+    network = support.network
+    made = support.run(rows) if network.has_norms else None
     losses, gradients = [], []
-    for chunk in _chunks(query, support.network.largest_map(query.inputs)):
-        judged = support.network.run(rows, support.network.prepare(chunk.inputs), statistics)
+    for cut in network.chunks(query.inputs):
+        chunk = Examples(query.inputs[:, cut], query.labels[:, cut], query.weights[:, cut])
+        judged = network.run(rows, network.prepare(chunk.inputs), made.body.statistics if made is not None else None)
         losses.append(weighted_loss(judged.logits, chunk))
         gradients.append(judged.backward(logit_gradient(judged.logits, chunk.labels, chunk.weights)))
-        for norm, other in zip(norms, judged.norms, strict=True):
-            norm.want(other.granted)
+        if made is not None:
+            made.body.want_of(judged.body)
     if made is not None:
         gradients.append(made.backward(torch.zeros_like(made.logits)))
     return torch.stack(losses).sum(0), torch.stack(gradients).sum(0)
@@ -203,18 +200,8 @@ def query_gradient(support: Support, query: Examples, rows: Tensor) -> tuple[Ten
 
 def weighted_loss(logits: Tensor, examples: Examples) -> Tensor:
     """Weighted cross-entropy of each task: (T, n) -> (T,)."""
-    losses = F.binary_cross_entropy_with_logits(logits, examples.labels, reduction="none")
+    losses = F.binary_cross_entropy_with_logits(logits, examples.labels.to(logits.dtype), reduction="none")
     return (losses * examples.weights).sum(1)
-
-
-def _chunks(examples: Examples, largest_map: int) -> Iterator[Examples]:
-    """Examples (T, n, ...) cut along n, so that no feature map grows beyond LARGEST_MAP."""
-    count = examples.labels.shape[1]
-    pieces = min(count, -(-largest_map // LARGEST_MAP))
-    size = -(-count // pieces)
-    for start in range(0, count, size):
-        cut = slice(start, start + size)
-        yield Examples(examples.inputs[:, cut], examples.labels[:, cut], examples.weights[:, cut])
 
 
 def accumulate(parameter: Tensor, gradient: Tensor) -> None:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from fewone.episodes import ClassBatch, Episodes, Examples
-from fewone.learners.adapted_scorer import AdaptedScorer, stack_statistics, stack_tasks
+from fewone.learners.adapted_scorer import AdaptedScorer
+from fewone.learners.adjoint import accumulate
 from fewone.learners.inner_loop import Parameters, build_classifier, take_steps
-from fewone.learners.inner_rates import InnerRates, build_rates
+from fewone.learners.inner_rates import InnerRates, StepRates, build_rates
 from fewone.learners.meta_learner import MetaLearner, query_loss
 from fewone.learners.settings import LearnerSettings
-from fewone.networks import Classifier, NetworkSettings
+from fewone.learners.task_groups import work_in_groups
+from fewone.networks import Classifier, NetworkSettings, Statistics
+from fewone.networks.conv_derivatives import ConvDerivatives
+from fewone.networks.conv_features import embed_tasks
 
 
 class Anil(MetaLearner):
@@ -23,47 +26,79 @@ class Anil(MetaLearner):
     def __init__(self, classifier: Classifier, rates: InnerRates, first_order: bool) -> None:
         super().__init__()
         self.classifier, self.rates, self.first_order = classifier, rates, first_order
+        self.network = ConvDerivatives(classifier) if ConvDerivatives.can_differentiate(classifier) else None
 
     def adapt(self, support: Examples) -> AdaptedScorer:
-        heads, found = [], []
-        with torch.no_grad():
-            start = {name: value.detach() for name, value in head_parameters(self.classifier).items()}
-            rates = [{name: rate.detach() for name, rate in step.items()} for step in self.rates()]
-            for task in range(len(support)):
-                features, statistics = self.classifier.embedding(support[task].inputs)
-                heads.append(take_steps(_HeadLoss(features, support[task]), start, rates, order=1))
-                found.append(statistics)
-        return AdaptedScorer(self.classifier, stack_tasks(heads), stack_statistics(found))
+        head = head_parameters(self.classifier)
+        rates = [{name: rate.detach() for name, rate in step.items()} for step in self.rates()]
+
+        def work(group: slice) -> tuple[Parameters, Statistics]:
+            features, statistics = self.embed(support.inputs[group])
+            return adapt_heads(features, support[group], head, rates, order=1), statistics
+
+        found = work_in_groups(len(support), self._map_size(support), work)
+        heads = {name: torch.cat([adapted[name].detach() for adapted, _ in found]) for name in head}
+        statistics = tuple(torch.cat(column) for column in zip(*(kept for _, kept in found), strict=True))
+        return AdaptedScorer(self.classifier, heads, statistics)
 
     def accumulate_gradient(self, batch: Episodes | ClassBatch) -> Tensor:
         assert isinstance(batch, Episodes)
-        losses = []
-        rates, start = self.rates(), head_parameters(self.classifier)
-        for task in range(len(batch)):
-            support, query = batch.support[task], batch.query[task]
-            features, statistics = self.classifier.embedding(support.inputs)
-            judged, _ = self.classifier.embedding(query.inputs, statistics)
-            head = take_steps(_HeadLoss(features, support), start, rates, order=1 if self.first_order else 2)
-            loss = _HeadLoss(judged, query)(head) / len(batch)
-            torch.autograd.backward(loss, retain_graph=True)
-            losses.append(loss.detach())
-        return torch.stack(losses).sum()
+        parameters = list(self.parameters())
 
+        def work(group: slice) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+            with torch.enable_grad():
+                loss = self._sum_losses(batch.support[group], batch.query[group])
+            return loss.detach(), torch.autograd.grad(loss, parameters, allow_unused=True)
 
-class _HeadLoss:
-    """Parameters of the head -> cross-entropy of one task's examples, given as features (n, width)."""
+        found = work_in_groups(len(batch), self._map_size(batch.support), work)
+        for parameter, column in zip(parameters, zip(*(gradients for _, gradients in found), strict=True), strict=True):
+            for gradient in column:
+                if gradient is not None:
+                    accumulate(parameter, gradient / len(batch))
+        return torch.stack([loss for loss, _ in found]).sum() / len(batch)
 
-    def __init__(self, features: Tensor, examples: Examples) -> None:
-        self.features, self.examples = features, examples
+    def _map_size(self, support: Examples) -> int:
+        """Values of one task's largest feature map, as far as known."""
+        return support.inputs[:1].numel() if self.network is None else self.network.largest_map(support.inputs[:1])
 
-    def __call__(self, head: Mapping[str, Tensor]) -> Tensor:
-        logits = F.linear(self.features, head["head.weight"], head["head.bias"]).squeeze(-1)
-        return query_loss(logits, self.examples)
+    def _sum_losses(self, support: Examples, query: Examples) -> Tensor:
+        features, statistics = self.embed(support.inputs)
+        judged, _ = self.embed(query.inputs, statistics)
+        order = 1 if self.first_order else 2
+        heads = adapt_heads(features, support, head_parameters(self.classifier), self.rates(), order)
+        return head_loss(judged, heads, query)
+
+    def embed(self, inputs: Tensor, statistics: Statistics | None = None) -> tuple[Tensor, Statistics]:
+        """Features (T, n, width) of inputs (T, n, *shape); statistics (T, channels) each."""
+        if self.network is not None:
+            return embed_tasks(self.classifier, self.network, inputs, statistics)
+        given = [
+            None if statistics is None else tuple(value[task] for value in statistics) for task in range(len(inputs))
+        ]
+        found = [self.classifier.embedding(values, kept) for values, kept in zip(inputs, given, strict=True)]
+        columns = zip(*(kept for _, kept in found), strict=True)
+        return torch.stack([features for features, _ in found]), tuple(torch.stack(column) for column in columns)
 
 
 def head_parameters(classifier: Classifier) -> Parameters:
     """The parameters of the linear head, by their names in the classifier."""
     return {f"head.{name}": value for name, value in classifier.head.named_parameters()}
+
+
+def adapt_heads(
+    features: Tensor, support: Examples, head: Mapping[str, Tensor], rates: Sequence[StepRates], order: int
+) -> Parameters:
+    """Heads (T, ...) after the steps on the support's features (T, K, width); see `take_steps` for the order."""
+    start = {name: value.expand(len(features), *value.shape) for name, value in head.items()}
+    # Tasks share no parameters here, so the gradient of the sum is each task's own.
+    return take_steps(lambda heads: head_loss(features, heads, support), start, rates, order)
+
+
+def head_loss(features: Tensor, head: Mapping[str, Tensor], examples: Examples) -> Tensor:
+    """Cross-entropy of features (T, n, width) under heads (T, ...), summed over the tasks."""
+    bias = head["head.bias"].unsqueeze(1)
+    logits = torch.baddbmm(bias, features, head["head.weight"].transpose(1, 2)).squeeze(2)
+    return query_loss(logits, examples) * len(logits)
 
 
 def build_anil(settings: LearnerSettings, network: NetworkSettings, shape: tuple[int, ...]) -> Anil:

@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 
 SMALL_MAP = 2**16
 """A task whose largest feature map has at most this many values shares its products with other tasks."""
-LARGEST_GROUP = 16
+LARGEST_GROUP = 8
 
 
 def work_in_groups(tasks: int, map_size: int, work: Callable[[slice], Result]) -> list[Result]:

@@ -59,9 +59,16 @@ class ConvBlock(nn.Module):
     def forward(self, inputs: Tensor, statistics: Statistics | None = None) -> tuple[Tensor, Statistics]:
         convolve, pool = (F.conv1d, F.max_pool1d) if self.dimensions == 1 else (F.conv2d, F.max_pool2d)
         found: Statistics = ()
-        values = convolve(inputs, self.weight, self.bias, padding="same")
-        if self.norm is not None and self.norm_place == "before-relu":
-            values, found = self.norm(values, statistics)
+        before = self.norm is not None and self.norm_place == "before-relu"
+        if before and isinstance(self.norm, SupportNorm) and statistics is not None:
+            # A known norm is a part of the convolution: no pass of its own over the largest map.
+            scale, shift = self.norm.scale_and_shift(statistics)
+            weight = self.weight * scale.view(-1, *(1,) * (self.weight.dim() - 1))
+            values, found = convolve(inputs, weight, shift, padding="same"), statistics
+        else:
+            values = convolve(inputs, self.weight, self.bias, padding="same")
+            if before and self.norm is not None:
+                values, found = self.norm(values, statistics)
         # Max pooling and ReLU commute; pooling first leaves the ReLU a quarter of the work.
         values = F.relu(pool(values, 2))
         if self.norm is not None and self.norm_place == "last":

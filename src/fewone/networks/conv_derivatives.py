@@ -17,7 +17,10 @@ from fewone.networks.conv import ConvBlock, ConvEmbedding
 from fewone.networks.convolution import Convolution, PatchConvolution, PlainConvolution
 from fewone.networks.norm_link import Moments, Normed
 from fewone.networks.parameter_packing import PackedTensor, ParameterPacking
-from fewone.networks.support_norm import Classifier, SupportNorm
+from fewone.networks.support_norm import Classifier, Statistics, SupportNorm
+
+LARGEST_MAP = 2**20
+"""Values that the largest feature map of a chunk of inputs may have: beyond it memory has to be fetched anew."""
 
 
 @dataclass(frozen=True)
@@ -28,49 +31,90 @@ class PreparedInputs:
     size: tuple[int, ...]
 
 
-class Pass:
-    """One forward pass: the links, the features (T, n, width) and the logits (T, n)."""
+class BodyPass:
+    """One forward pass through the blocks: the links, each with the number of its parameters, and their outputs."""
 
-    def __init__(self, links: Sequence[tuple[Link, int]], head: Pieces) -> None:
-        """links: each with the number of its parameters; head: weight (T, ..., channels) and bias (T, 1)."""
-        self.links, (weight, bias) = tuple(links), head
-        self.weight = weight.flatten(1)
-        self.inside = self.links[-1][0].outputs.shape
-        self.features = self.links[-1][0].outputs.flatten(2)
-        self.logits = torch.baddbmm(bias.unsqueeze(2), self.features, self.weight.unsqueeze(2)).squeeze(2)
+    def __init__(self, links: Sequence[tuple[Link, int]]) -> None:
+        self.links = tuple(links)
+        self.outputs = self.links[-1][0].outputs
 
     @property
     def norms(self) -> list[Normed]:
         return [link for link, _ in self.links if isinstance(link, Normed)]
 
-    def backward(self, logits: Tensor) -> Tensor:
-        """Gradient of the logits (T, n) -> of the parameters (T, P)."""
-        self.gradient = logits
-        pieces = [_weigh(logits, self.features), logits.sum(1, keepdim=True)]
-        return self._back((logits.unsqueeze(2) * self.weight.unsqueeze(1)), pieces, "backward")
+    @property
+    def statistics(self) -> Statistics:
+        """Mean and variance of each norm, (T, channels) each."""
+        return tuple(value for norm in self.norms for value in norm.statistics)
 
-    def move(self, direction: Pieces, curvature: Tensor) -> Tensor:
-        """Directional derivative (T, P) of `backward`; curvature (T, n): of the loss, by the logits."""
+    def want_of(self, other: BodyPass) -> None:
+        """Take over what another pass, normed by these statistics, wants of them."""
+        for norm, judged in zip(self.norms, other.norms, strict=True):
+            if judged.granted is not None:
+                norm.want(*judged.granted)
+
+    def backward(self, outputs: Tensor) -> Pieces:
+        """Gradient of the outputs (T, n, h, w, c) -> of the parameters."""
+        gradient: Tensor | None = outputs
+        pieces: Pieces = []
+        for link, _ in reversed(self.links):
+            assert gradient is not None
+            gradient, found = link.backward(gradient)
+            pieces = found + pieces
+        return pieces
+
+    def push(self, direction: Pieces) -> Tensor:
+        """How the outputs move when the parameters move."""
         rest, moved = list(direction), None
         for link, number in self.links:
             moved = link.push(moved, rest[:number])
             rest = rest[number:]
         assert moved is not None
-        features, weight, bias = moved.flatten(2), rest[0].flatten(1), rest[1]
-        logits = torch.baddbmm(bias.unsqueeze(2), self.features, weight.unsqueeze(2))
-        logits = torch.baddbmm(logits, features, self.weight.unsqueeze(2)).squeeze(2).mul_(curvature)
-        pieces = [_weigh(logits, self.features) + _weigh(self.gradient, features), logits.sum(1, keepdim=True)]
-        moved = logits.unsqueeze(2) * self.weight.unsqueeze(1)
-        return self._back(moved.addcmul_(self.gradient.unsqueeze(2), weight.unsqueeze(1)), pieces, "pull")
+        return moved
 
-    def _back(self, features: Tensor, pieces: Pieces, way: str) -> Tensor:
-        """From the gradient (or its motion) of the features to the parameters', last link first."""
-        gradient: Tensor | None = features.view(self.inside)
+    def pull(self, outputs: Tensor) -> Pieces:
+        """How `backward` moves, its argument moving by `outputs`, after a push."""
+        gradient: Tensor | None = outputs
+        pieces: Pieces = []
         for link, _ in reversed(self.links):
             assert gradient is not None
-            gradient, found = link.backward(gradient) if way == "backward" else link.pull(gradient)
+            gradient, found = link.pull(gradient)
             pieces = found + pieces
-        return torch.cat([piece.flatten(1) for piece in pieces], dim=1)
+        return pieces
+
+
+class Pass:
+    """One forward pass through blocks and head: features (T, n, width) and logits (T, n)."""
+
+    def __init__(self, body: BodyPass, weight: Tensor, bias: Tensor) -> None:
+        """The head's weight (T, ..., channels) and bias (T, 1)."""
+        self.body, self.weight = body, weight.flatten(1)
+        self.features = body.outputs.flatten(2)
+        self.logits = torch.baddbmm(bias.unsqueeze(2), self.features, self.weight.unsqueeze(2)).squeeze(2)
+
+    def backward(self, logits: Tensor) -> Tensor:
+        """Gradient of the logits (T, n) -> of the parameters (T, P)."""
+        self.gradient = logits
+        features = logits.unsqueeze(2) * self.weight.unsqueeze(1)
+        pieces = self.body.backward(features.view(self.body.outputs.shape))
+        return join([*pieces, _weigh(logits, self.features), logits.sum(1, keepdim=True)])
+
+    def move(self, direction: Pieces, curvature: Tensor) -> Tensor:
+        """Directional derivative (T, P) of `backward`; curvature (T, n): of the loss, by the logits."""
+        *rest, weight, bias = direction
+        weight = weight.flatten(1)
+        features = self.body.push(rest).flatten(2)
+        logits = torch.baddbmm(bias.unsqueeze(2), self.features, weight.unsqueeze(2))
+        logits = torch.baddbmm(logits, features, self.weight.unsqueeze(2)).squeeze(2).mul_(curvature)
+        head = [_weigh(logits, self.features) + _weigh(self.gradient, features), logits.sum(1, keepdim=True)]
+        moved = logits.unsqueeze(2) * self.weight.unsqueeze(1)
+        moved.addcmul_(self.gradient.unsqueeze(2), weight.unsqueeze(1))
+        return join([*self.body.pull(moved.view(self.body.outputs.shape)), *head])
+
+
+def join(pieces: Pieces) -> Tensor:
+    """One tensor (T, ...) per parameter -> rows (T, P)."""
+    return torch.cat([piece.flatten(1) for piece in pieces], dim=1)
 
 
 def _weigh(weights: Tensor, features: Tensor) -> Tensor:
@@ -107,6 +151,13 @@ class ConvDerivatives:
         sizes: list[int] = [size * block.filters // shrink**number for number, block in enumerate(self.blocks)]
         return max(sizes)
 
+    def chunks(self, inputs: Tensor) -> list[slice]:
+        """Inputs (T, n, ...) cut along n, so that no feature map grows beyond LARGEST_MAP."""
+        count = inputs.shape[1]
+        pieces = min(count, -(-self.largest_map(inputs) // LARGEST_MAP))
+        size = -(-count // pieces)
+        return [slice(start, start + size) for start in range(0, count, size)]
+
     def prepare(self, inputs: Tensor) -> PreparedInputs:
         """Inputs (T, n, c, *space), channels first, once for all passes over them."""
         if inputs.dim() == 4:
@@ -115,9 +166,13 @@ class ConvDerivatives:
         size = tuple(values.shape[:4])
         return PreparedInputs(self.blocks[0].convolution(size[0], first=True).prepare(values), size)
 
-    def run(self, rows: Tensor, inputs: PreparedInputs, given: Sequence[Moments] | None = None) -> Pass:
-        """Forward with parameters (T, P); given: statistics of another batch, one per norm."""
-        pieces = self.packing.split(rows)
+    def run(self, rows: Tensor, inputs: PreparedInputs, given: Statistics | None = None) -> Pass:
+        """Forward with parameters (T, P); given: statistics of another batch."""
+        *pieces, weight, bias = self.packing.split(rows)
+        return Pass(self.run_body(pieces, inputs, given), weight, bias)
+
+    def run_body(self, pieces: Pieces, inputs: PreparedInputs, given: Statistics | None = None) -> BodyPass:
+        """Forward through the blocks, with one tensor for each of their parameters."""
         links: list[tuple[Link, int]] = []
         prepared, size = inputs.values, inputs.size
         for number, block in enumerate(self.blocks):
@@ -125,12 +180,12 @@ class ConvDerivatives:
             if number:
                 prepared = convolution.prepare(links[-1][0].outputs)
                 size = tuple(links[-1][0].outputs.shape[:4])
-            statistics = None if given is None or block.norm_place is None else given[number]
+            statistics = (given[2 * number], given[2 * number + 1]) if given else None
             block.append_links(
                 links, Convolved(convolution, prepared, size, pieces[0], number == 0), pieces, statistics
             )
             pieces = pieces[block.parameters :]
-        return Pass(links, pieces)
+        return BodyPass(links)
 
 
 @dataclass(frozen=True)

@@ -12,15 +12,14 @@ from torch import Tensor
 from fewone.networks.chain_links import Link, Pieces, max_pool
 
 Moments = tuple[Tensor, Tensor]
-"""Mean and biased variance, or the gradient of a loss by them: (T, 1, c) each."""
+"""Mean and biased variance, or the gradient of a loss by them: (T, c) each."""
 
 
 class Normed(Link):
     """values (T, n, h, w, c), eaten; gamma, beta (T, c). given: the statistics to use instead of the values' own.
 
-    wanted: the gradient that other batches, normed by these statistics, have by them; collected before `backward`.
-    granted, set by `backward` where statistics were given: that gradient, to be handed to the statistics' owner.
-    push and pull are for the values' own statistics.
+    statistics: those used. granted, set by `backward` where they were given: the gradient by them, which their owner
+    has to `want` before it goes backward itself. push and pull are for the values' own statistics.
     """
 
     def __init__(
@@ -28,34 +27,29 @@ class Normed(Link):
     ) -> None:
         self.inside = values.shape
         falling = gamma < 0
-        self.sign = torch.where(falling, -1.0, 1.0).to(gamma.dtype).unsqueeze(1) if falling.any() else None
+        self.sign = torch.ones_like(gamma).masked_fill_(falling, -1.0).unsqueeze(1) if falling.any() else None
         self.scale = gamma.abs().unsqueeze(1)
         dense = self._turn(values.flatten(1, 3))
-        self.statistics = given if given is not None else _centre(dense)
         self.centred = dense if given is None else None
+        mean, variance = _centre(dense) if given is None else (given[0].unsqueeze(1), given[1].unsqueeze(1))
+        self.statistics = given if given is not None else (self._turned(mean).squeeze(1), variance.squeeze(1))
         selected: Tensor = values
         self.index: Tensor | None = None
         if pool:
             selected, self.index = max_pool(values)
         self.outside = selected.shape
         normed = selected.flatten(1, 3)
-        mean, variance = self.statistics
         self.inverse = torch.rsqrt(variance + epsilon)
-        self.normed = (normed if given is None else normed - mean) * self.inverse
+        self.normed = (normed if given is None else normed - self._turned(mean)) * self.inverse
         self.outputs = torch.addcmul(beta.unsqueeze(1), self.normed, self.scale).view(self.outside)
         self.wanted: Moments | None = None
         self.granted: Moments | None = None
 
-    def want(self, moments: Moments | None) -> None:
-        """Add to what other batches want of these statistics."""
-        if moments is not None:
-            mean, variance = self.wanted if self.wanted is not None else (0.0, 0.0)
-            self.wanted = moments[0] + mean, moments[1] + variance
-
-    def true_statistics(self) -> Moments:
-        """Mean and variance (T, c) of the values as they came, a falling channel turned back."""
-        mean, variance = self.statistics
-        return (mean if self.sign is None else mean * self.sign).squeeze(1), variance.squeeze(1)
+    def want(self, mean: Tensor, variance: Tensor) -> None:
+        """Add the gradient (T, c) that another batch, normed by these statistics, has by them."""
+        mean, variance = self._turned(mean.unsqueeze(1)), variance.unsqueeze(1)
+        before = self.wanted
+        self.wanted = (mean, variance) if before is None else (before[0] + mean, before[1] + variance)
 
     def backward(self, gradient: Tensor) -> tuple[Tensor | None, Pieces]:
         self.gradient = gradient.reshape(self.normed.shape)
@@ -65,7 +59,8 @@ class Normed(Link):
         direct = self.gradient * factor
         pieces = self._pieces(self.scale_sum, self.shift_sum)
         if self.centred is None:
-            self.granted = -factor * self.shift_sum, -0.5 * factor * self.inverse * self.scale_sum
+            mean, variance = -factor * self.shift_sum, -0.5 * factor * self.inverse * self.scale_sum
+            self.granted = self._turned(mean).squeeze(1), variance.squeeze(1)
             return self._finish(None, direct), pieces
         constant, linear = -factor * self.shift_sum, -factor * self.inverse * self.scale_sum
         if self.wanted is not None:
@@ -77,7 +72,7 @@ class Normed(Link):
         assert inputs is not None and self.centred is not None
         gamma, beta = direction
         self.moved = self._turn(inputs.flatten(1, 3))
-        self.moved_scale = gamma.unsqueeze(1) if self.sign is None else gamma.unsqueeze(1) * self.sign
+        self.moved_scale = self._turned(gamma.unsqueeze(1))
         self.mean = self.moved.mean(1, keepdim=True)
         self.correlation = (self.centred * self.moved).mean(1, keepdim=True) * self.inverse
         selected = self.moved
@@ -106,7 +101,11 @@ class Normed(Link):
         return self._finish(values, direct), self._pieces(scale, shift)
 
     def _turn(self, values: Tensor) -> Tensor:
+        """Falling channels turned over, in place."""
         return values if self.sign is None else values.mul_(self.sign)
+
+    def _turned(self, moments: Tensor) -> Tensor:
+        return moments if self.sign is None else moments * self.sign
 
     def _finish(self, values: Tensor | None, selected: Tensor) -> Tensor:
         """Gradient of all values, of which the selected have more."""
@@ -120,12 +119,11 @@ class Normed(Link):
         return self._turn(values).view(self.inside)
 
     def _pieces(self, scale: Tensor, shift: Tensor) -> Pieces:
-        gamma = scale if self.sign is None else scale * self.sign
-        return [gamma.squeeze(1), shift.squeeze(1)]
+        return [self._turned(scale).squeeze(1), shift.squeeze(1)]
 
 
 def _centre(values: Tensor) -> Moments:
-    """Take the mean out of the values (T, N, c), in place -> their statistics."""
+    """Take the mean out of the values (T, N, c), in place -> their statistics, (T, 1, c) each."""
     mean = values.mean(1, keepdim=True)
     values.sub_(mean)
     return mean, (values * values).mean(1, keepdim=True)

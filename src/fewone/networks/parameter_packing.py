@@ -26,6 +26,15 @@ class PackedTensor:
     def packed_shape(self) -> tuple[int, ...]:
         return tuple(self.folded[axis] for axis in self.order)
 
+    def fold(self, value: Tensor) -> Tensor:
+        """A parameter as the module has it -> channels last."""
+        return value.reshape(self.folded).permute(self.order)
+
+    def unfold(self, values: Tensor) -> Tensor:
+        """The way back, for (T, ...)."""
+        inverse = [0] + [1 + self.order.index(axis) for axis in range(len(self.order))]
+        return values.view(len(values), *self.packed_shape).permute(inverse).reshape(len(values), *self.shape)
+
 
 class ParameterPacking:
     """Parameters by name <-> rows (P,) or (T, P)."""
@@ -33,6 +42,11 @@ class ParameterPacking:
     def __init__(self, tensors: Sequence[PackedTensor]) -> None:
         self.tensors = tuple(tensors)
         self.sizes = [prod(tensor.shape) for tensor in self.tensors]
+
+    @property
+    def body(self) -> tuple[PackedTensor, ...]:
+        """All but the head's weight and bias, which come last."""
+        return self.tensors[:-2]
 
     def pack(self, values: Mapping[str, Tensor]) -> Tensor:
         """Parameters, or one number for each -> a row (P,); what is missing is 0."""
@@ -45,7 +59,7 @@ class ParameterPacking:
             return some.new_zeros(prod(tensor.shape))
         if value.dim() == 0:
             return value.expand(prod(tensor.shape))
-        return value.reshape(tensor.folded).permute(tensor.order).reshape(-1)
+        return tensor.fold(value).reshape(-1)
 
     def split(self, rows: Tensor) -> list[Tensor]:
         """Rows (T, P) -> views (T, *packed shape), one per parameter."""
@@ -56,8 +70,4 @@ class ParameterPacking:
 
     def unpack(self, rows: Tensor) -> dict[str, Tensor]:
         """Rows (T, P) -> parameters (T, *shape) by name, as the module has them."""
-        result = {}
-        for piece, tensor in zip(self.split(rows), self.tensors, strict=True):
-            inverse = [0] + [1 + tensor.order.index(axis) for axis in range(len(tensor.order))]
-            result[tensor.name] = piece.permute(inverse).reshape(len(rows), *tensor.shape)
-        return result
+        return {tensor.name: tensor.unfold(piece) for piece, tensor in zip(self.split(rows), self.tensors, strict=True)}

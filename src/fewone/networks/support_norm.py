@@ -39,10 +39,16 @@ class SupportNorm(nn.Module):
 
     def forward(self, inputs: Tensor, statistics: Statistics | None = None) -> tuple[Tensor, Statistics]:
         """inputs (n, channels, *space) -> the same shape; statistics: (mean, biased variance), (channels,) each."""
-        mean, variance = statistics if statistics is not None else batch_statistics(inputs)
+        found = statistics if statistics is not None else batch_statistics(inputs)
         shape = (1, -1) + (1,) * (inputs.dim() - 2)
+        scale, shift = self.scale_and_shift(found)
+        return inputs * scale.view(shape) + shift.view(shape), found
+
+    def scale_and_shift(self, statistics: Statistics) -> tuple[Tensor, Tensor]:
+        """The norm under these statistics as values * scale + shift, (channels,) each."""
+        mean, variance = statistics
         scale = self.gamma * torch.rsqrt(variance + self.epsilon)
-        return inputs * scale.view(shape) + (self.beta - mean * scale).view(shape), (mean, variance)
+        return scale, self.beta - mean * scale
 
 
 def batch_statistics(inputs: Tensor) -> Statistics:
