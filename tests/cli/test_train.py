@@ -119,14 +119,14 @@ def test_an_interrupt_waits_for_the_iteration_and_loses_nothing(
 def test_a_method_without_training_is_settled_and_never_overwrites_another_run(
     small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = str(tmp_path / "run")
-    assert main(["train", "--dataset", "sts-sine", "--learner", "knn", "--k", "2", "--out", folder]) == 0
+    folder, words = str(tmp_path / "run"), ["--dataset", "sts-sine", "--k", "2", "--training.query-size", "4"]
+    assert main(["train", *words, "--learner", "knn", "--out", folder]) == 0
     assert "knn is not trained by gradient" in capsys.readouterr().out
-    assert main(["train", "--dataset", "sts-sine", "--learner", "knn", "--k", "2", "--out", folder]) == 0
-    assert main(["train", "--dataset", "sts-sine", "--learner", "mahalanobis", "--k", "2", "--out", folder]) == 2
+    assert main(["train", *words, "--learner", "knn", "--out", folder]) == 0
+    assert main(["train", *words, "--learner", "mahalanobis", "--out", folder]) == 2
     assert "its learner is 'knn', 'mahalanobis' was asked for" in capsys.readouterr().err
     assert main(["train", str(small), "--out", str(tmp_path / "other")]) == 0
-    assert main(["train", "--learner", "knn", "--k", "2", "--out", str(tmp_path / "other")]) == 2
+    assert main(["train", *words, "--learner", "knn", "--out", str(tmp_path / "other")]) == 2
     assert "holds a training of another experiment" in capsys.readouterr().err
 
 
