@@ -10,7 +10,7 @@ import torch
 
 from fewone.checkpoints import load_learner
 from fewone.episodes import TaskSplits
-from fewone.errors import FewoneError
+from fewone.errors import FewoneError, FewoneWarning
 from fewone.evaluation import read
 from fewone.experiments import Experiment, default_experiment, run
 from fewone.learners import LEARNERS
@@ -52,6 +52,13 @@ def test_the_share_of_normals_in_the_support_is_all_that_oc_changes(tiny_splits:
         drawn.append(run.make_batches(experiment, tiny_splits, built).draw(1))
     assert [float(batch.support.labels.mean()) for batch in drawn] == [0.5, 0.0]
     assert [float(batch.query.labels.mean()) for batch in drawn] == [0.5, 0.5]
+
+
+def test_a_share_that_gives_no_whole_number_of_normals_is_said(tiny_splits: TaskSplits) -> None:
+    experiment = replace(small("maml"), k=5, normal_share=0.5)
+    with pytest.warns(FewoneWarning, match="2.5 normals: rounded to 3 normal and 2 anomalous"):
+        sampler = run.make_sampler(experiment, tiny_splits, experiment.normal_share)
+    assert sampler.support_size == 5
 
 
 def test_batches_of_classes_are_refused_where_classes_do_not_exclude_each_other(
