@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fewone.experiments import Experiment, default_experiment, read_experiment
+from fewone.experiments.defaults import DEFAULT_LEARNER
 from fewone.experiments.run import load_splits, train
 from fewone.training import Progress as Training
 from fewone.training import compare_versions, read_history
@@ -80,7 +81,7 @@ def parse(arguments: Sequence[str]) -> Arguments:
         size = _find(words, "k") or "10"
         default = default_experiment(
             _find(words, "dataset") or "sts-sawtooth",
-            _find(words, "learner") or "oc-maml",
+            _find(words, "learner") or DEFAULT_LEARNER,
             int(size) if size.isdecimal() and int(size) else 10,
         )
     chosen = tyro.cli(

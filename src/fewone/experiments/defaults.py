@@ -16,6 +16,9 @@ from fewone.learners import LearnerSettings
 from fewone.networks import NetworkSettings
 from fewone.training import TrainingSettings
 
+DEFAULT_LEARNER = "plda"
+"""The library's own: ahead of the paper's learners on images, and one model serves every K."""
+
 BALANCED = {"maml", "fomaml", "reptile", "anil", "foanil", "metasgd", "metaoptnet", "protonet"}
 """The learners of the paper that have a class-balanced form; `oc-` in front makes it one-class."""
 
@@ -82,7 +85,7 @@ def _find_family(dataset: str) -> str:
 
 
 def default_experiment(
-    dataset: str = "sts-sawtooth", learner: str = "oc-maml", k: int = 10, seed: int = 0
+    dataset: str = "sts-sawtooth", learner: str = DEFAULT_LEARNER, k: int = 10, seed: int = 0
 ) -> Experiment:
     """The paper's experiment with this dataset, learner and K; for the library's own learners, their own recipe."""
     algorithm = find_algorithm(learner)
