@@ -10,9 +10,12 @@ import json
 import types
 from collections.abc import Mapping
 from difflib import get_close_matches
+from functools import cache
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from fewone.errors import FewoneError
+
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 Kind = TypeVar("Kind")
 Path = tuple[str, ...]
@@ -45,7 +48,7 @@ def from_plain(kind: type[Kind], plain: object, default: Kind | None = None, pat
     for key in plain:
         if key not in fields:
             raise DocumentError((*path, str(key)), _unknown(str(key), list(fields)))
-    hints = get_type_hints(kind)
+    hints = _read_hints(cast(Any, kind))
     values: dict[str, Any] = {}
     for name, field in fields.items():
         base = getattr(default, name) if default is not None else dataclasses.MISSING
@@ -56,6 +59,11 @@ def from_plain(kind: type[Kind], plain: object, default: Kind | None = None, pat
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise DocumentError((*path, name), "is missing")
     return kind(**values)
+
+
+@cache
+def _read_hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
 
 
 def _convert(hint: Any, plain: object, base: Any, path: Path) -> Any:
@@ -72,6 +80,10 @@ def _convert(hint: Any, plain: object, base: Any, path: Path) -> Any:
         if plain not in arguments or isinstance(plain, bool):
             raise DocumentError(path, f"allowed are {', '.join(map(_show, arguments))}, got {_show(plain)}")
         return plain
+    if origin is dict:
+        if not isinstance(plain, Mapping):
+            raise DocumentError(path, f"a table is needed, got {_show(plain)}")
+        return dict(plain)
     if origin is tuple:
         if not isinstance(plain, (list, tuple)):
             raise DocumentError(path, f"a list is needed, got {_show(plain)}")

@@ -138,11 +138,11 @@ def _line() -> str:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("missing", "line 1: seed is missing"),
-        ("unknown", "line 1: sead is unknown; allowed are experiment"),
-        ("type", "line 1: seed must be int, it is '1'"),
-        ("nested", "line 1: summary: f1: mean must be float"),
-        ("literal", "line 1: level must be 'example' or 'run'"),
+        ("missing", "line 1: seed: is missing"),
+        ("unknown", "line 1: sead: there is no such key; did you mean 'seed'"),
+        ("type", 'line 1: seed: a whole number is needed, got "1"'),
+        ("nested", "line 1: summary.f1.mean: a number is needed"),
+        ("literal", 'line 1: level: allowed are "example", "run"'),
         ("kind", "line 1: not a result"),
     ],
 )

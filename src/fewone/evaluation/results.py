@@ -17,8 +17,8 @@ from pathlib import Path
 from platform import python_version
 from typing import Literal
 
+from fewone.documents import DocumentError, Json, from_plain
 from fewone.errors import FewoneError
-from fewone.evaluation.decoding import Json, decode
 from fewone.evaluation.scores import Results, Summary, UnitScores
 
 Level = Literal["example", "run"]
@@ -253,4 +253,7 @@ def _parse(line: bytes, where: str) -> Record:
         kinds = ", ".join(map(repr, _KINDS))
         raise FewoneError(f"{where}: not a result, its kind must be one of {kinds}; remove the line")
     content = {key: value for key, value in values.items() if key != "kind"}
-    return decode(_KINDS[values["kind"]], content, where)
+    try:
+        return from_plain(_KINDS[values["kind"]], content)
+    except DocumentError as error:
+        raise FewoneError(f"{where}: {error}") from error
