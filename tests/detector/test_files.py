@@ -9,8 +9,9 @@ import resource
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -183,11 +184,18 @@ def load_and_score(folder: Path, values: np.ndarray) -> bytes | None:
 
 
 @pytest.fixture
-def saved(make_detector: Maker, tmp_path: Path) -> Path:
+def saved(make_detector: Maker, tmp_path: Path) -> Iterator[Path]:
+    """A small detector; in memory where the system has a folder for that, since it is written ten thousand times."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path) as folder:
+        yield write_small(make_detector, Path(folder) / "saved")
+
+
+def write_small(make_detector: Maker, folder: Path) -> Path:
     values = np.random.default_rng(0).normal(size=(3, 8))
     detector = make_detector("plda", (1, 8)).set_params(calibration=CALIBRATION, false_alarm_rate=0.1)
-    detector.fit(values).save(tmp_path / "saved")
-    return tmp_path / "saved"
+    detector.fit(values).save(folder)
+    return folder
 
 
 def test_ten_thousand_damaged_folders_are_refused_or_score_the_same(saved: Path) -> None:
@@ -223,7 +231,7 @@ def test_forged_documents_never_crash_hang_or_blow_up(saved: Path) -> None:
     choose = random.Random(0)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     refused = 0
-    for _ in range(1_500):
+    for _ in range(600):
         path = choose.choice(places)
         document = tamper(json.loads(whole[path]), choose)
         path.write_text(json.dumps(rehash(document) if isinstance(document, dict) else document))
@@ -234,7 +242,7 @@ def test_forged_documents_never_crash_hang_or_blow_up(saved: Path) -> None:
         assert time.process_time() - started < 2.0
         for changed, data in whole.items():
             changed.write_bytes(data)
-    assert refused > 500
+    assert refused > 200
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
 
 
