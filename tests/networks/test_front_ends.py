@@ -88,6 +88,21 @@ def test_networks_of_the_table_give_their_width_and_export(settings: NetworkSett
     torch.testing.assert_close(torch.from_numpy(found), expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        NetworkSettings(filters=(8, 8), norm="running", front_end="log-spectrogram", window=16, hop=8, bands=4),
+        NetworkSettings(architecture="random-convolution", kernels=10),
+    ],
+)
+def test_networks_build_without_storage(settings: NetworkSettings) -> None:
+    """Checkpoints compare shapes on a network on the meta device before they allocate anything."""
+    with torch.device("meta"):
+        bare = build_embedding(settings, (2, 128)).state_dict()
+    real = build_embedding(settings, (2, 128)).state_dict()
+    assert {name: tensor.shape for name, tensor in bare.items()} == {n: t.shape for n, t in real.items()}
+
+
 def test_mean_max_pooling_forgets_the_place() -> None:
     embedding = ConvEmbedding((1, 32), (4,), pooling="mean-max")
     inputs = torch.zeros(1, 1, 32)

@@ -6,6 +6,7 @@ Composed from convolutions and matrix products: ONNX has no complex numbers.
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -60,8 +61,8 @@ def _fourier_kernels(window: int) -> Tensor:
 
 def _averaging(frequencies: int, bands: int) -> Tensor:
     """(bands, frequencies): each row averages its share of the frequencies."""
-    edges = torch.linspace(0, frequencies, bands + 1).round().to(torch.int64)
+    edges = [round(band * frequencies / bands) for band in range(bands + 1)]
     matrix = torch.zeros(bands, frequencies)
-    for band, (start, end) in enumerate(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)):
+    for band, (start, end) in enumerate(pairwise(edges)):
         matrix[band, start:end] = 1.0 / (end - start)
     return matrix

@@ -28,7 +28,13 @@ class RandomConvolution(Embedding):
                 f"random convolutions need series (channels, length) of at least {KERNEL} samples, not {shape}"
             )
         channels, length = shape
-        generator = torch.Generator().manual_seed(seed)
+        # On the CPU whatever the default device is: the same seed must give the same kernels everywhere.
+        with torch.device("cpu"):
+            self._draw_kernels(channels, kernels, torch.Generator().manual_seed(seed), length)
+        self.width = 2 * kernels
+        self.takes_statistics = False
+
+    def _draw_kernels(self, channels: int, kernels: int, generator: torch.Generator, length: int) -> None:
         self.dilations = [2**power for power in range(16) if (KERNEL - 1) * 2**power < length]
         counts = [
             kernels // len(self.dilations) + (i < kernels % len(self.dilations)) for i in range(len(self.dilations))
@@ -43,8 +49,6 @@ class RandomConvolution(Embedding):
             weights = weights / weights.square().sum((1, 2), keepdim=True).sqrt()
             self.register_buffer(f"weights_{number}", weights)
         self.register_buffer("biases", 2.0 * torch.rand(kernels, generator=generator) - 1.0)
-        self.width = 2 * kernels
-        self.takes_statistics = False
 
     def forward(self, inputs: Tensor, statistics: Statistics | None = None) -> tuple[Tensor, Statistics]:
         positive, largest = [], []
