@@ -19,7 +19,7 @@ def draw_examples(values: Array, maps: Array, decisions: Array) -> Figure:
     columns = min(3, len(values))
     rows = -(-len(values) // columns)
     figure = Figure(figsize=(4.2 * columns, 2.6 * rows), layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False).flat
+    grid = list(figure.subplots(rows, columns, squeeze=False).flat)
     for axes in grid:
         axes.set_axis_off()
     for axes, value, relevance, decision in zip(grid, values, maps, decisions, strict=False):
