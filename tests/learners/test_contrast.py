@@ -13,7 +13,7 @@ from torch import Tensor
 from fewone.episodes import ClassBatch, Episodes, Examples
 from fewone.errors import FewoneError
 from fewone.learners import LEARNERS, LearnerSettings
-from fewone.learners.contrast import Contrast, PooledDeviation, Support, nearest
+from fewone.learners.contrast import GAIN, Contrast, PooledDeviation, Support, nearest
 from fewone.networks import NetworkSettings
 
 SHAPE = (2, 32)
@@ -73,7 +73,7 @@ def test_the_logit_is_the_weighed_difference_to_the_supports_own_evidence(
     learner = build(network, residual=residual).double()
     with torch.no_grad():
         for parameter in learner.parameters():
-            parameter.add_(0.3 * noise(parameter.numel()).double().view_as(parameter))
+            parameter.add_(0.1 * noise(parameter.numel()).double().view_as(parameter))
         inputs, query = noise(1, 3, *SHAPE).double(), noise(1, 1, *SHAPE, seed=1).double()
         found = learner.adapt(Examples.normals(inputs))(query)[0, 0]
 
@@ -89,7 +89,9 @@ def test_the_logit_is_the_weighed_difference_to_the_supports_own_evidence(
             unit = learner.fixed_deviation() * math.sqrt(16)
             kinds = [
                 opinion[0, 0],
-                nearest(place, places[None], everyone, learner.log_sharpness.exp())[0, 0] if len(places) else None,
+                nearest(place, places[None], everyone, (GAIN * learner.log_sharpness).exp())[0, 0]
+                if len(places)
+                else None,
                 nearest(fixed[:, :1] / unit, fixed[:, 1:] / unit, everyone, None)[0, 0],
             ]
             return torch.stack([torch.zeros_like(opinion[0, 0]) if k is None else k for k in kinds]), place[0, 0]
@@ -97,11 +99,11 @@ def test_the_logit_is_the_weighed_difference_to_the_supports_own_evidence(
         rest = [[1, 2], [0, 2], [0, 1]]
         places = torch.stack([judged(inputs[0, i], inputs[0, rest[i]], inputs[0, :0])[1] for i in range(3)])
         own = torch.stack([judged(inputs[0, i], inputs[0, rest[i]], places[rest[i]])[0] for i in range(3)]).mean(0)
-        strength = learner.log_strength.exp()
-        own = (3 * own + strength * learner.prior) / (3 + strength)
-        weight = torch.nn.functional.softplus(learner.weight[0] + learner.weight[1] / 3)
+        strength = (GAIN * learner.log_strength).exp()
+        own = (3 * own + strength * GAIN * learner.prior) / (3 + strength)
+        weight = torch.nn.functional.softplus(GAIN * (learner.weight[0] + learner.weight[1] / 3))
         strange = judged(query[0, 0], inputs[0], places)[0]
-        expected = ((strange - own) * weight).sum() + learner.bias[0] + learner.bias[1] / 3
+        expected = ((strange - own) * weight).sum() + GAIN * (learner.bias[0] + learner.bias[1] / 3)
     torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-8)
 
 

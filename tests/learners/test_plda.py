@@ -12,7 +12,7 @@ from torch.distributions import MultivariateNormal
 from fewone.episodes import ClassBatch, Episodes, Examples
 from fewone.errors import FewoneError
 from fewone.learners import LEARNERS, LearnerSettings
-from fewone.learners.plda import Gaussian, Plda, predict, spread_sizes
+from fewone.learners.plda import GAIN, Gaussian, Plda, predict, spread_sizes
 from fewone.networks import NetworkSettings
 
 SHAPE = (1, 16)
@@ -32,7 +32,7 @@ def randomized(seed: int = 0, **changes: object) -> Plda:
     learner = build(seed, **changes).double()
     with torch.no_grad():
         for parameter in learner.parameters():
-            parameter.add_(0.3 * torch.randn_like(parameter))
+            parameter.add_(0.1 * torch.randn_like(parameter))
     return learner
 
 
@@ -70,7 +70,7 @@ def test_logit_is_the_scaled_log_ratio_of_direct_densities(anomalies: int) -> No
     with torch.no_grad():
         found = learner.adapt(Examples.of(inputs, labels))(queries)
         support, points, within = learner.embed(inputs), learner.embed(queries), learner.within()
-        concentration = learner.log_concentration.exp()
+        concentration = (GAIN * learner.log_concentration).exp()
         for task in range(2):
             normals, known = support[task, : 6 - anomalies], support[task, 6 - anomalies :]
             scale, bias = learner.scale_and_bias(torch.tensor([6.0 - anomalies], dtype=torch.float64))
@@ -103,7 +103,7 @@ def test_identical_support_points_and_far_queries_give_finite_logits_and_gradien
 def test_a_known_anomaly_raises_its_like_and_leaves_the_rest() -> None:
     learner = build(seed=1)
     with torch.no_grad():
-        learner.within_logit.fill_(-3.0)
+        learner.within_logit.fill_(-0.3)
     generator = torch.Generator().manual_seed(3)
     normals = torch.randn(1, 4, *SHAPE, generator=generator)
     anomaly = torch.randn(1, 1, *SHAPE, generator=generator)

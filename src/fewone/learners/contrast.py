@@ -24,6 +24,10 @@ from fewone.networks.front_ends import LogSpectrogram
 from fewone.networks.random_convolution import RandomConvolution
 from fewone.networks.settings import build_front_end
 
+GAIN = 10.0
+"""Adam moves every number by about the rate per step; those of the head have further to go than weights, so they are
+learned in tenths."""
+
 FAR = 1e9
 """A squared distance to what is not a normal of the support: never the nearest."""
 
@@ -134,6 +138,7 @@ class Contrast(MetaLearner):
         self.convolution = RandomConvolution(shape, settings.random_kernels) if settings.random_kernels else None
         self.fixed_deviation = PooledDeviation(2 * settings.random_kernels) if settings.random_kernels else None
         kinds = 2 if self.convolution is None else 3
+        # All numbers of the head, from here on, in tenths.
         self.log_sharpness = nn.Parameter(torch.zeros(()))
         self.weight = nn.Parameter(torch.zeros(2, kinds))
         self.bias = nn.Parameter(torch.zeros(2))
@@ -200,7 +205,7 @@ class Contrast(MetaLearner):
 
     def evidence(self, opinion: Tensor, place: Tensor, fixed: Tensor | None, to: Neighbours, allowed: Tensor) -> Tensor:
         """(T, n, kinds) of examples against the neighbours that are allowed, (T, n or 1, K)."""
-        kinds = [opinion, nearest(place, to.place, allowed, self.log_sharpness.exp())]
+        kinds = [opinion, nearest(place, to.place, allowed, (GAIN * self.log_sharpness).exp())]
         if fixed is not None and to.fixed is not None and self.fixed_deviation is not None:
             unit = self.fixed_deviation() * self.fixed_deviation.variance.numel() ** 0.5
             kinds.append(nearest(fixed / unit, to.fixed / unit, allowed, None))
@@ -276,10 +281,10 @@ class ContrastScorer(Scorer):
         mean = torch.where(counted > 0, found, torch.zeros_like(found)).sum(1, keepdim=True) / self.count.unsqueeze(-1)
         # A single normal has no others: the prior alone speaks.
         number = torch.where(self.count > 1.0, self.count, torch.zeros_like(self.count)).unsqueeze(-1)
-        strength = self.contrast.log_strength.exp()
-        return (torch.where(number > 0, number * mean, torch.zeros_like(mean)) + strength * self.contrast.prior) / (
-            number + strength
-        )
+        strength = (GAIN * self.contrast.log_strength).exp()
+        return (
+            torch.where(number > 0, number * mean, torch.zeros_like(mean)) + strength * GAIN * self.contrast.prior
+        ) / (number + strength)
 
     def _neighbours(self) -> Neighbours:
         return Neighbours(self.place, self.fixed)
@@ -293,8 +298,8 @@ class ContrastScorer(Scorer):
         """Queries in both spaces (T, n, ...) -> logits (T, n)."""
         found = self.contrast.evidence(opinion, place, fixed, self._neighbours(), self.normal.unsqueeze(1))
         rarity = 1.0 / self.count.unsqueeze(-1)
-        weight = F.softplus(self.contrast.weight[0] + self.contrast.weight[1] * rarity)
-        bias = self.contrast.bias[0] + self.contrast.bias[1] * rarity.squeeze(-1)
+        weight = F.softplus(GAIN * (self.contrast.weight[0] + self.contrast.weight[1] * rarity))
+        bias = GAIN * (self.contrast.bias[0] + self.contrast.bias[1] * rarity.squeeze(-1))
         return ((found - self.own) * weight).sum(-1) + bias
 
 

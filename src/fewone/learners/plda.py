@@ -22,6 +22,10 @@ from fewone.networks import Embedding, NetworkSettings, RunningNorm, build_embed
 
 LOG_TWO_PI = math.log(2.0 * math.pi)
 
+GAIN = 10.0
+"""Adam moves every number by about the rate per step; those of the head have further to go than weights, so they are
+learned in tenths."""
+
 
 @dataclass(frozen=True)
 class Gaussian:
@@ -70,7 +74,7 @@ class PosteriorScorer(Scorer):
         scale, bias = plda.scale_and_bias(count)
         self.has_anomalies = bool((anomalous > 0).any())
         known = predict(support, torch.ones_like(normal).unsqueeze(-1), plda.within())
-        weights = torch.cat([plda.log_concentration.exp().expand_as(count), anomalous], -1)
+        weights = torch.cat([(GAIN * plda.log_concentration).exp().expand_as(count), anomalous], -1)
         for name, value in (
             ("mean", predictive.mean),
             ("variance", predictive.variance),
@@ -123,9 +127,10 @@ class Plda(MetaLearner):
         self.projection = nn.Linear(embedding.width, settings.dimensions) if settings.dimensions else nn.Identity()
         width = settings.dimensions or embedding.width
         self.last_norm = RunningNorm(width, affine=False)
+        # All numbers of the head, from here on, in tenths.
         self.within_logit = nn.Parameter(torch.zeros(width))
         # A small first scale: the log-ratio sums over all dimensions and would saturate the loss at once.
-        self.log_scale = nn.Parameter(torch.tensor([-2.5, 0.0]))
+        self.log_scale = nn.Parameter(torch.tensor([-2.5, 0.0]) / GAIN)
         self.shift = nn.Parameter(torch.zeros(2))
         self.log_concentration = nn.Parameter(torch.zeros(1))
         self.classifier = nn.Linear(width, settings.auxiliary_classes) if settings.auxiliary_classes else None
@@ -139,13 +144,13 @@ class Plda(MetaLearner):
 
     def within(self) -> Tensor:
         """w (D,), kept away from 0 and 1 so that neither variance vanishes."""
-        return 1e-3 + (1.0 - 2e-3) * torch.sigmoid(self.within_logit)
+        return 1e-3 + (1.0 - 2e-3) * torch.sigmoid(GAIN * self.within_logit)
 
     def scale_and_bias(self, count: Tensor) -> tuple[Tensor, Tensor]:
         """From a log-ratio to a logit, given `count` normals, (T, 1) each; affine in 1/K, so bounded for any K."""
         rarity = 1.0 / count.clamp_min(1.0)
-        scale = (self.log_scale[0] + self.log_scale[1] * rarity).exp()
-        return scale, self.shift[0] + self.shift[1] * rarity
+        scale = (GAIN * (self.log_scale[0] + self.log_scale[1] * rarity)).exp()
+        return scale, GAIN * (self.shift[0] + self.shift[1] * rarity)
 
     def embed(self, inputs: Tensor) -> Tensor:
         """inputs (T, n, *shape) -> z (T, n, D); outside of training, of images, the mean of both mirror views."""
