@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
@@ -27,7 +27,7 @@ from fewone.sampling import EpisodeSampler
 DATASET = "sts-context"
 LEARNER = "contrast"
 K = 10
-ITERATIONS = 1500
+ITERATIONS = 800
 RIVALS = {
     "oc-svm": "One-class SVM",
     "iforest": "Isolation Forest",
@@ -69,6 +69,7 @@ def demonstrate(
     watch: Watcher | None = None,
     tell: Callable[[str], None] = print,
     test_tasks: int = 60,
+    rivals: Mapping[str, str] = RIVALS,
 ) -> Demonstration:
     """Train into out/run (again: go on, or find it done), compare on the first test tasks, write out/index.html."""
     experiment = make_experiment(iterations)
@@ -78,7 +79,7 @@ def demonstrate(
     splits = replace(splits, test=splits.test[:test_tasks])
     sampler = make_sampler(experiment, splits, 1.0)
     tell(f"Meeting {len(splits.test)} unseen tasks, each with {K} normal windows and no anomaly ...")
-    comparisons = _compare(learner, splits, sampler)
+    comparisons = _compare(learner, splits, sampler, rivals)
     episodes = sampler.draw_evaluation(splits.test[:SHOWN_TASKS], splits.plan, 0, 0)
     with torch.no_grad():
         logits = learner.adapt(episodes.support)(episodes.query.inputs)
@@ -87,7 +88,9 @@ def demonstrate(
     return shown
 
 
-def _compare(learner: MetaLearner, splits: TaskSplits, sampler: EpisodeSampler) -> tuple[Comparison, ...]:
+def _compare(
+    learner: MetaLearner, splits: TaskSplits, sampler: EpisodeSampler, rivals: Mapping[str, str]
+) -> tuple[Comparison, ...]:
     def judge(method: Adapting) -> Summary:
         # One adaptation set of each task is enough for a demo.
         plan = replace(splits.plan, adaptation_sets=1)
@@ -95,7 +98,7 @@ def _compare(learner: MetaLearner, splits: TaskSplits, sampler: EpisodeSampler) 
 
     found = [Comparison(f"fewone ({LEARNER})", judge(learner))]
     settings = default_experiment(DATASET, "oc-maml", k=K)
-    for name, title in RIVALS.items():
+    for name, title in rivals.items():
         rival = BASELINES[name](settings.learning, settings.network, splits.shape)
         choose_dial(rival, splits.validation, sampler, seed=0)
         own = judge(rival)
