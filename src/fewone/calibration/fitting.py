@@ -46,8 +46,12 @@ def calibrate(
     adaptation_sets: int = 5,
     queries: int = 50,
     seed: int = 0,
+    by_support: bool = True,
 ) -> CalibrationMap:
-    """The map that is right over held-out tasks: one knot for each K of `sizes` that all of them have normals for."""
+    """The map that is right over held-out tasks: one knot for each K of `sizes` that all of them have normals for.
+
+    by_support: the threshold may go along with a support's own leave-one-out scores, which costs K adaptations.
+    """
     tasks = [task for part in held_out for task in part.tasks]
     if not tasks:
         raise FewoneError(
@@ -60,12 +64,17 @@ def calibrate(
     knots = []
     for k in feasible:
         sized = replace(sampler, support_size=k, normal_share=1.0)
-        knots.append(_fit_knot(k, list(_score(held_out, sized, adaptation_sets, queries, seed))))
+        knots.append(_fit_knot(k, list(_score(held_out, sized, adaptation_sets, queries, seed, by_support))))
     return CalibrationMap(tuple(knots))
 
 
 def _score(
-    held_out: Sequence[HeldOut], sampler: EpisodeSampler, adaptation_sets: int, queries: int, seed: int
+    held_out: Sequence[HeldOut],
+    sampler: EpisodeSampler,
+    adaptation_sets: int,
+    queries: int,
+    seed: int,
+    by_support: bool,
 ) -> Iterator[_Scored]:
     for part in held_out:
         for task in part.tasks:
@@ -74,7 +83,7 @@ def _score(
                 episodes = sampler.draw_evaluation([task], plan, number, seed)
                 with torch.no_grad():
                     scores = part.learner.adapt(episodes.support)(episodes.query.inputs)[0]
-                own = score_leaving_one_out(part.learner, episodes.support)
+                own = score_leaving_one_out(part.learner, episodes.support) if by_support else scores.new_zeros(0)
                 yield _Scored(
                     task.unit,
                     number,

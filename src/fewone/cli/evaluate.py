@@ -15,7 +15,7 @@ from fewone.episodes import TaskSplits
 from fewone.errors import FewoneError
 from fewone.evaluation import Interval, Row, Summary, append
 from fewone.experiments import Experiment
-from fewone.experiments.run import judge_on_test, load_splits, restore_experiment
+from fewone.experiments.run import judge_on_test, load_splits, look_back, restore_experiment
 from fewone.learners import MetaLearner
 
 COLUMNS: dict[str, str] = {
@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> int:
     for row in rows:
         console.print(draw_table(describe_row(row), row.summary))
     if chosen.results is not None:
-        notice = append(chosen.results, *rows)
+        notice = append(chosen.results, *rows, *look_back(experiment, splits, learner, chosen.folder))
         console.print(notice or f"{len(rows)} row(s) added to {chosen.results}", highlight=False, soft_wrap=True)
     return 0
 

@@ -45,6 +45,11 @@ def measure_cosines(
     return UnitCosines(tuple(found), tuple(sum(values) / len(values) for values in found.values()))
 
 
+def has_initialisation(learner: MetaLearner) -> bool:
+    """Whether the learner adapts by gradients from an initialisation."""
+    return isinstance(getattr(learner, "classifier", None), Classifier)
+
+
 def find_classifier(learner: MetaLearner) -> Classifier:
     """The network that a gradient-based learner starts from; other learners have no such initialisation."""
     classifier = getattr(learner, "classifier", None)

@@ -106,7 +106,9 @@ def calibrate_over_tasks(
     held_out = [part for part in held_out if part.tasks]
     learner.eval()
     sizes = sizes or (sampler.support_size,)
-    return Calibrated(learner, calibrate(held_out, sampler, sizes, adaptation_sets, seed=seed))
+    # Leaving one out takes K adaptations for one: not where each of them is a descent.
+    cheap = learner.every_k or is_shallow(learner)
+    return Calibrated(learner, calibrate(held_out, sampler, sizes, adaptation_sets, seed=seed, by_support=cheap))
 
 
 def spread(tasks: Sequence[Task], count: int) -> list[Task]:

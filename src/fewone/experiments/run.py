@@ -18,8 +18,9 @@ from fewone.datasets import load
 from fewone.documents import DocumentError
 from fewone.episodes import TaskSplits, generator_for
 from fewone.errors import FewoneError, FewoneWarning
+from fewone.evaluation.gradients import has_initialisation, measure_cosines
 from fewone.evaluation.protocol import evaluate
-from fewone.evaluation.results import Row, Threshold, append, find_origin, make_rows
+from fewone.evaluation.results import Cosine, Point, Row, Threshold, Training, append, find_origin, make_rows
 from fewone.evaluation.scores import Results
 from fewone.evaluation.selection import calibrate_over_tasks, choose_dial, is_shallow, is_trained, observe_batches
 from fewone.experiments.defaults import default_experiment
@@ -27,7 +28,16 @@ from fewone.experiments.experiment import Experiment, parse_experiment
 from fewone.experiments.training_log import TrainingLog
 from fewone.learners import LearnerSettings, MetaLearner
 from fewone.sampling import ClassSampler, EpisodeSampler, describe_rounding
-from fewone.training import Batches, Progress, RunFolder, Transform, Validator, meta_train, read_cost
+from fewone.training import (
+    Batches,
+    Progress,
+    RunFolder,
+    Transform,
+    Validator,
+    meta_train,
+    read_cost,
+    read_history,
+)
 
 Watcher = Callable[[Progress], None]
 # Every experiment is judged on the same test episodes, whatever its seed: only so can runs be paired.
@@ -50,7 +60,7 @@ def run(
     learner = train(experiment, splits, folder, watch)
     found, rows = judge_on_test(experiment, splits, learner, folder)
     if results is not None:
-        append(results, *rows)
+        append(results, *rows, *look_back(experiment, splits, learner, folder))
     return found
 
 
@@ -135,6 +145,24 @@ def judge_on_test(
         rows += _make_rows(other, splits, _judge(other, splits, learner), "own", folder)
         rows += _make_rows(other, splits, _judge(other, splits, calibrated), "calibrated", folder)
     return found, rows
+
+
+def look_back(
+    experiment: Experiment, splits: TaskSplits, learner: MetaLearner, folder: Path
+) -> tuple[Training | Cosine, ...]:
+    """How the training went and, for a gradient-based learner, what became of the cosine of its gradients."""
+    history, cost = read_history(folder), read_cost(folder)
+    if not history or cost is None:
+        return ()
+    origin = find_origin(splits.fingerprint, cost.seconds, cost.cpu_seconds)
+    points = tuple(Point(one.iteration, one.cpu_seconds, one.loss, one.accuracy) for one in history)
+    training = Training(experiment.to_plain(), experiment.seed, points, origin)
+    if not has_initialisation(learner):
+        return (training,)
+    sampler = make_sampler(experiment, splits, 1.0)
+    cosines = measure_cosines(learner, splits.test, splits.plan, sampler, EVALUATION_SEED)
+    cosine = Cosine(experiment.to_plain(), experiment.seed, cosines.units, cosines.values, origin)
+    return training, cosine
 
 
 def _judge(experiment: Experiment, splits: TaskSplits, learner: Adapting) -> Results:
