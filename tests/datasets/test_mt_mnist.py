@@ -85,6 +85,7 @@ def test_a_truncated_gzip_file_is_named(broken, options):
             "100 bytes after the head .* 9 x 9",
         ),
     ],
+    ids=["not gzip", "empty", "other magic number", "too short"],
 )
 def test_wrong_content_is_named_with_the_reason(broken, options, content, reason):
     folder, path = broken
