@@ -56,14 +56,12 @@ RECIPES: dict[tuple[str, str], OwnRecipe] = {
     ("plda", "series"): OwnRecipe(_SMALL_SPECTROGRAM, LearnerSettings(dimensions=64), _TRAINING),
     # Whatever a user brings, series or images: no front end, nothing that depends on the length.
     ("plda", "folder"): OwnRecipe(_SERIES, LearnerSettings(dimensions=64), _TRAINING),
-    ("plda", "cnc"): OwnRecipe(_SPECTROGRAM, LearnerSettings(dimensions=64), replace(_TRAINING, query_size=16)),
+    ("plda", "cnc"): OwnRecipe(replace(_SPECTROGRAM, pooling="flatten"), LearnerSettings(dimensions=64), _TRAINING),
     ("contrast", "series"): OwnRecipe(_SERIES, LearnerSettings(dimensions=32, residual=False), _TRAINING),
     ("contrast", "sts-context"): OwnRecipe(
         _SERIES, LearnerSettings(dimensions=32, residual=False), replace(_TRAINING, iterations=3000)
     ),
-    ("contrast", "cnc"): OwnRecipe(
-        _SPECTROGRAM, LearnerSettings(dimensions=32, random_kernels=128), replace(_TRAINING, query_size=16)
-    ),
+    ("contrast", "cnc"): OwnRecipe(_SPECTROGRAM, LearnerSettings(dimensions=32, random_kernels=128), _TRAINING),
 }
 
 
