@@ -49,7 +49,8 @@ def main(arguments: list[str]) -> int:
     _, rows = judge_on_test(experiment, splits, learner, chosen.folder)
     console = Console()
     for row in rows:
-        console.print(draw_table(describe_row(row), row.summary))
+        console.print(describe_row(row), highlight=False, soft_wrap=True)
+        console.print(draw_table(row.summary))
     if chosen.results is not None:
         notice = append(chosen.results, *rows, *look_back(experiment, splits, learner, chosen.folder))
         console.print(notice or f"{len(rows)} row(s) added to {chosen.results}", highlight=False, soft_wrap=True)
@@ -82,9 +83,9 @@ def open_trained(
     return learner, experiment, splits
 
 
-def draw_table(title: str, summary: Summary) -> Table:
+def draw_table(summary: Summary) -> Table:
     """Means in per cent with their 95 % intervals over tasks."""
-    table = Table("metric", "mean %", "95 % interval", title=title, title_justify="left")
+    table = Table("metric", "mean %", "95 % interval")
     for name, heading in COLUMNS.items():
         value: Interval = getattr(summary, name)
         bounds = "" if value.low is None or value.high is None else f"{100 * value.low:.1f} to {100 * value.high:.1f}"
