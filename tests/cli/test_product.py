@@ -19,6 +19,7 @@ from fewone.cli import main
 from fewone.detector.loading import load
 from fewone.episodes import Preparation
 from fewone.learners import LearnerSettings
+from fewone.learners.plda import GAIN
 from fewone.networks import NetworkSettings
 
 
@@ -38,7 +39,7 @@ def write_model(folder: Path, shape: tuple[int, ...], preparation: Preparation) 
     )
     learner = build_learner(card)
     state = learner.state_dict()
-    state["within_logit"][:] = -3.0
+    state["within_logit"][:] = -3.0 / GAIN
     state["last_norm.running_variance"][:] = 20.0
     learner.load_state_dict(state)
     save_learner(folder, learner, card)

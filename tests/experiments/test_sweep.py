@@ -107,7 +107,7 @@ def test_a_job_whose_process_dies_twice_is_given_up_and_the_others_are_done(tmp_
 
 
 def test_a_cluster_that_loses_a_worker_does_every_job_exactly_once(tmp_path: Path) -> None:
-    grid = write(tmp_path, LONG.format(seeds="0, 1, 2, 3, 4, 5", iterations=400))
+    grid = write(tmp_path, LONG.format(seeds="0, 1, 2, 3, 4, 5", iterations=150))
     address = f"tcp://127.0.0.1:{find_port()}"
     with running("scheduler", "--port", address.rsplit(":", 1)[1], "--no-dashboard"):
         worker = ("worker", address, "--nthreads", "1", "--no-dashboard", "--local-directory", str(tmp_path))
@@ -118,7 +118,8 @@ def test_a_cluster_that_loses_a_worker_does_every_job_exactly_once(tmp_path: Pat
                 os.killpg(first.pid, signal.SIGKILL)
                 assert process.wait(timeout=240) == 0
     rows = read(tmp_path / "results" / "grid.jsonl").rows
-    assert Counter(row.seed for row in rows) == dict.fromkeys(range(6), 1)
+    once = {(seed, threshold): 1 for seed in range(6) for threshold in ("own", "calibrated")}
+    assert Counter((row.seed, row.threshold) for row in rows) == once
 
 
 def find_port() -> int:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from fewone.calibration import Adapting
 from fewone.episodes import NORMAL, Examples, Moments, Preparation
 from fewone.learners import LearnerSettings, MetaLearner, Scorer
-from fewone.learners.plda import build_plda
+from fewone.learners.plda import GAIN, build_plda
 from fewone.networks import NetworkSettings
 
 TABLE_WITHIN = 0.05
@@ -112,7 +112,7 @@ def plain_learner(width: int) -> MetaLearner:
     settings = LearnerSettings(dimensions=0)
     learner = build_plda(settings, NetworkSettings(architecture="identity"), (width,)).double()
     state = learner.state_dict()
-    state["within_logit"] = torch.full_like(state["within_logit"], TABLE_WITHIN).logit()
+    state["within_logit"] = torch.full_like(state["within_logit"], TABLE_WITHIN).logit() / GAIN
     # Columns arrive in units of the normals' deviation; the head wants a total variance of 1, of which they are a part.
     state["last_norm.running_variance"] = torch.full_like(state["last_norm.running_variance"], 1.0 / TABLE_WITHIN)
     state["log_scale"] = torch.zeros_like(state["log_scale"])

@@ -24,7 +24,9 @@ def draw_examples(values: Array, maps: Array, decisions: Array) -> Figure:
         axes.set_axis_off()
     for axes, value, relevance, decision in zip(grid, values, maps, decisions, strict=False):
         axes.set_axis_on()
-        (_draw_picture if value.ndim == 3 else _draw_series)(axes, value, relevance)
+        # What is normal has its weakest places too; shading them would cry wolf.
+        shown = relevance if decision < 0 else np.zeros_like(relevance)
+        (_draw_picture if value.ndim == 3 else _draw_series)(axes, value, shown)
         word, colour = ("normal", "#1a7f37") if decision >= 0 else ("anomalous", "#b42318")
         axes.set_title(f"{word}  {decision:+.2f}", color=colour, fontsize=10)
     return figure

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from fewone.episodes import Episodes, EvaluationPlan, Examples, Task
 from fewone.errors import FewoneError
@@ -55,11 +56,10 @@ def evaluate(
         raise FewoneError("there is no task to evaluate on; choose another split or dataset")
     started, started_cpu = time.perf_counter(), time.process_time()
     scored = list(score_episodes(learner, tasks, plan, sampler, seed, batch_tasks, batch_examples))
-    examples = _average(scored, [_measure_one(episode) for episode in scored])
+    examples = _average(scored)
     runs = None
     if all(episode.recordings is not None for episode in scored):
-        decisions = _decide_by_run(scored)
-        runs = _average(decisions, [_measure_one(episode) for episode in decisions])
+        runs = _average(_decide_by_run(scored))
     return Results(
         examples=examples,
         runs=runs,
@@ -120,8 +120,18 @@ def _separate(episodes: Episodes, logits: Tensor, number: int) -> Iterator[_Scor
         yield _Scored(task.unit, number, logits[position], query.labels, query.weights, recordings)
 
 
-def _measure_one(episode: _Scored) -> Metrics:
-    return measure(episode.logits[None], episode.labels[None], episode.weights[None])
+def _measure(scored: Sequence[_Scored], at_once: int = 256) -> list[Metrics]:
+    """The metrics of the episodes, in their order, some hundred at once; the shorter ones are padded."""
+
+    def pad(columns: Sequence[Tensor]) -> Tensor:
+        return pad_sequence(list(columns), batch_first=True)
+
+    found = []
+    for start in range(0, len(scored), at_once):
+        part = scored[start : start + at_once]
+        columns = ([e.logits for e in part], [e.labels for e in part], [e.weights for e in part])
+        found.append(measure(*map(pad, columns)))
+    return found
 
 
 def _decide_by_run(scored: Sequence[_Scored]) -> list[_Scored]:
@@ -151,8 +161,9 @@ def _average_recordings(group: Sequence[_Scored]) -> _Scored:
     return _Scored(group[0].unit, group[0].number, means, run_labels, torch.full_like(sizes, 1 / len(runs)), runs)
 
 
-def _average(scored: Sequence[_Scored], metrics: Sequence[Metrics]) -> UnitScores:
+def _average(scored: Sequence[_Scored]) -> UnitScores:
     """One value per unit: the mean over its episodes (its tasks and their adaptation sets)."""
+    metrics = _measure(scored)
     units = tuple(dict.fromkeys(episode.unit for episode in scored))
     position = {unit: number for number, unit in enumerate(units)}
     index = torch.tensor([position[episode.unit] for episode in scored])

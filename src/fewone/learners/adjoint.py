@@ -19,6 +19,7 @@ from fewone.learners.inner_rates import StepRates
 from fewone.learners.task_groups import Result, work_in_groups
 from fewone.networks import Classifier, Statistics
 from fewone.networks.conv_derivatives import ConvDerivatives, Pass, PreparedInputs, logit_curvature, logit_gradient
+from fewone.networks.freed_memory import keep_freed_memory
 
 
 class AdjointLoop:
@@ -41,6 +42,7 @@ class AdjointLoop:
         return AdaptedScorer(self.classifier, self.network.packing.unpack(rows), statistics)
 
     def accumulate_meta_gradient(self, rates: Sequence[StepRates], episodes: Episodes, first_order: bool) -> Tensor:
+        keep_freed_memory()
         start, steps = self._start(), self._pack_rates(rates)
         learned = any(rate.requires_grad for step in rates for rate in step.values())
 
@@ -56,6 +58,7 @@ class AdjointLoop:
         return total.loss / len(episodes)
 
     def accumulate_way(self, rates: Sequence[StepRates], episodes: Episodes) -> Tensor:
+        keep_freed_memory()
         start, (*first, last) = self._start(), self._pack_rates(rates)
 
         def work(group: slice) -> MetaGradient:

@@ -18,6 +18,7 @@ from fewone.learners.task_groups import work_in_groups
 from fewone.networks import Classifier, NetworkSettings, Statistics
 from fewone.networks.conv_derivatives import ConvDerivatives
 from fewone.networks.conv_features import embed_tasks
+from fewone.networks.freed_memory import keep_freed_memory
 
 
 class Anil(MetaLearner):
@@ -43,6 +44,7 @@ class Anil(MetaLearner):
 
     def accumulate_gradient(self, batch: Episodes | ClassBatch) -> Tensor:
         assert isinstance(batch, Episodes)
+        keep_freed_memory()
         parameters = list(self.parameters())
 
         def work(group: slice) -> tuple[Tensor, tuple[Tensor | None, ...]]:

@@ -55,7 +55,7 @@ class Convolved(Link):
         outputs = self.convolution.convolve(self.prepared, self.direction, self.size)
         if inputs is not None:
             self.moved = self.convolution.prepare(inputs)
-            outputs.add_(self.convolution.convolve(self.moved, self.weight, self.size))
+            self.convolution.convolve(self.moved, self.weight, self.size, onto=outputs)
         return outputs
 
     def pull(self, gradient: Tensor) -> tuple[Tensor | None, Pieces]:
@@ -64,7 +64,7 @@ class Convolved(Link):
             return None, [weights]
         weights = weights + self.convolution.weight_gradient(self.moved, self.gradient)
         inputs = self.convolution.input_gradient(gradient, self.weight)
-        return inputs.add_(self.convolution.input_gradient(self.gradient, self.direction)), [weights]
+        return self.convolution.input_gradient(self.gradient, self.direction, onto=inputs), [weights]
 
 
 class Rectified(Link):

@@ -26,16 +26,16 @@ class Convolution(ABC):
         """Inputs (T, n, h, w, c) in the form in which the products take them."""
 
     @abstractmethod
-    def convolve(self, prepared: Tensor, weight: Tensor, size: tuple[int, ...]) -> Tensor:
-        """Inputs and weights -> outputs (T, n, h, w, f); size is (T, n, h, w)."""
+    def convolve(self, prepared: Tensor, weight: Tensor, size: tuple[int, ...], onto: Tensor | None = None) -> Tensor:
+        """Inputs and weights -> outputs (T, n, h, w, f), added in place to `onto`; size is (T, n, h, w)."""
 
     @abstractmethod
     def weight_gradient(self, prepared: Tensor, gradient: Tensor) -> Tensor:
         """Inputs and the gradient of the outputs -> gradient of the weights (T, f, kh, kw, c)."""
 
     @abstractmethod
-    def input_gradient(self, gradient: Tensor, weight: Tensor) -> Tensor:
-        """The gradient of the outputs and the weights -> gradient of the inputs (T, n, h, w, c)."""
+    def input_gradient(self, gradient: Tensor, weight: Tensor, onto: Tensor | None = None) -> Tensor:
+        """The gradient of the outputs and the weights -> of the inputs (T, n, h, w, c), added in place to `onto`."""
 
 
 class PatchConvolution(Convolution):
@@ -44,8 +44,8 @@ class PatchConvolution(Convolution):
     def prepare(self, values: Tensor) -> Tensor:
         return patches(values, self.kernel)
 
-    def convolve(self, prepared: Tensor, weight: Tensor, size: tuple[int, ...]) -> Tensor:
-        return torch.bmm(prepared, weight.flatten(2).transpose(1, 2)).view(*size, self.filters)
+    def convolve(self, prepared: Tensor, weight: Tensor, size: tuple[int, ...], onto: Tensor | None = None) -> Tensor:
+        return _multiply(prepared, weight.flatten(2).transpose(1, 2), (*size, self.filters), onto)
 
     def weight_gradient(self, prepared: Tensor, gradient: Tensor) -> Tensor:
         outputs = gradient.flatten(1, 3)
@@ -55,9 +55,9 @@ class PatchConvolution(Convolution):
         # Matrix libraries want the longer side of a flat product first.
         return torch.bmm(prepared.transpose(1, 2), outputs).transpose(1, 2).reshape(shape)
 
-    def input_gradient(self, gradient: Tensor, weight: Tensor) -> Tensor:
+    def input_gradient(self, gradient: Tensor, weight: Tensor, onto: Tensor | None = None) -> Tensor:
         turned = weight.flip(2, 3).permute(0, 2, 3, 1, 4).reshape(len(weight), -1, self.channels)
-        return torch.bmm(patches(gradient, self.kernel), turned).view(*gradient.shape[:4], self.channels)
+        return _multiply(patches(gradient, self.kernel), turned, (*gradient.shape[:4], self.channels), onto)
 
 
 class PlainConvolution(Convolution):
@@ -66,9 +66,9 @@ class PlainConvolution(Convolution):
     def prepare(self, values: Tensor) -> Tensor:
         return values
 
-    def convolve(self, prepared: Tensor, weight: Tensor, size: tuple[int, ...]) -> Tensor:
-        outputs = torch.conv2d(_to_torch(prepared), _to_torch(weight), padding=self.padding)
-        return _from_torch(outputs)
+    def convolve(self, prepared: Tensor, weight: Tensor, size: tuple[int, ...], onto: Tensor | None = None) -> Tensor:
+        outputs = _from_torch(torch.conv2d(_to_torch(prepared), _to_torch(weight), padding=self.padding))
+        return outputs if onto is None else onto.add_(outputs)
 
     def weight_gradient(self, prepared: Tensor, gradient: Tensor) -> Tensor:
         if self.kernel[0] == 1:
@@ -78,9 +78,10 @@ class PlainConvolution(Convolution):
         weight = gradient.new_empty(()).expand(self.filters, self.channels, *self.kernel)
         return _from_torch(self._backward(gradient, prepared, weight, (False, True, False))[1])
 
-    def input_gradient(self, gradient: Tensor, weight: Tensor) -> Tensor:
-        inputs = gradient.new_empty(()).expand(*gradient.shape[:4], self.channels)
-        return _from_torch(self._backward(gradient, inputs, _to_torch(weight), (True, False, False))[0])
+    def input_gradient(self, gradient: Tensor, weight: Tensor, onto: Tensor | None = None) -> Tensor:
+        like = gradient.new_empty(()).expand(*gradient.shape[:4], self.channels)
+        inputs = _from_torch(self._backward(gradient, like, _to_torch(weight), (True, False, False))[0])
+        return inputs if onto is None else onto.add_(inputs)
 
     def _backward(
         self, gradient: Tensor, inputs: Tensor, weight: Tensor, mask: tuple[bool, bool, bool]
@@ -101,6 +102,15 @@ def patches(values: Tensor, kernel: tuple[int, int]) -> Tensor:
         (tasks, number, height, width, *kernel, channels),
         (by_task, by_number, by_row, by_column, by_row, by_column, 1),
     ).reshape(tasks, number * height * width, -1)
+
+
+def _multiply(left: Tensor, right: Tensor, shape: tuple[int, ...], onto: Tensor | None) -> Tensor:
+    """The products of T pairs of matrices, as `shape`, added in place to `onto`."""
+    if onto is None:
+        return torch.bmm(left, right).view(shape)
+    sums = onto.view(len(left), -1, shape[-1])
+    torch.baddbmm(sums, left, right, out=sums)
+    return onto
 
 
 def _to_torch(values: Tensor) -> Tensor:

@@ -1,0 +1,203 @@
+"""The detector beside OneClassSVM, IsolationForest, PyOD's KNN and ECOD; ONNX Runtime beside torch; imports; scaling.
+
+`python benchmarks/detector.py [--model FOLDER] [--rounds 15] [--largest 1000000]`: one table each. All rivals of a
+table run interleaved in one process on one thread, on the same windows; the median round is given. Times are CPU times
+(imports: of the new process), so that other work on the machine weighs little.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from fewone import FewShotDetector, load
+from fewone.checkpoints import ModelCard, build_learner
+from fewone.episodes import Preparation
+from fewone.learners import LearnerSettings
+from fewone.networks import NetworkSettings
+
+LENGTH, NORMALS, WINDOWS = 128, 10, 1000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--model", help="a model of the zoo or a folder, univariate windows of 128 (default: untrained)"
+    )
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--largest", type=int, default=1_000_000)
+    chosen = parser.parse_args()
+    torch.set_num_threads(1)
+    console = Console()
+    random = np.random.default_rng(0)
+    phase = random.uniform(0, 2 * np.pi, (NORMALS + WINDOWS, 1))
+    values = np.sin(np.arange(LENGTH) / 4 + phase) + 0.1 * random.normal(size=(NORMALS + WINDOWS, LENGTH))
+    normals, new = values[:NORMALS].astype(np.float32), values[NORMALS:].astype(np.float32)
+    detectors = {"given": load(chosen.model)} if chosen.model else untrained()
+    console.print(compare_rivals(detectors, normals, new, chosen.rounds))
+    console.print(compare_runtimes(detectors, normals, new, chosen.rounds))
+    console.print(compare_imports(max(3, chosen.rounds // 3)))
+    console.print(measure_scaling(next(iter(detectors.values())), normals, chosen.largest))
+
+
+def untrained() -> dict[str, FewShotDetector]:
+    """plda and OC-MAML with the paper's network, plda also with half its filters: weights do not change the time."""
+    found = {}
+    for algorithm, filters in (("plda", 32), ("plda", 16), ("maml", 32)):
+        card = ModelCard(
+            algorithm,
+            LearnerSettings(),
+            NetworkSettings(filters=(filters,) * 3, kernel=5),
+            (1, LENGTH),
+            Preparation(standardize=True),
+            support_size=NORMALS,
+            seed=0,
+            dataset="none",
+            fingerprint="",
+            experiment="{}",
+        )
+        found[f"{algorithm} {filters}-{filters}-{filters}"] = FewShotDetector(build_learner(card).eval(), card=card)
+    return found
+
+
+def compare_rivals(detectors: dict[str, FewShotDetector], normals: np.ndarray, new: np.ndarray, rounds: int) -> Table:
+    from pyod.models.ecod import ECOD
+    from pyod.models.knn import KNN
+    from sklearn.ensemble import IsolationForest
+    from sklearn.svm import OneClassSVM
+
+    rivals: dict[str, Callable[[], object]] = {
+        f"fewone, {name}": lambda detector=detector: detector.fit(normals).decision_function(new)  # type: ignore[misc]
+        for name, detector in detectors.items()
+    }
+    rivals |= {
+        "OneClassSVM": lambda: OneClassSVM().fit(normals).decision_function(new),
+        "IsolationForest": lambda: IsolationForest(random_state=0).fit(normals).decision_function(new),
+        "PyOD KNN": lambda: KNN(n_neighbors=5).fit(normals).decision_function(new),
+        "PyOD ECOD": lambda: ECOD().fit(normals).decision_function(new),
+    }
+    times = interleave(rivals, rounds)
+    table = Table(title=f"fit on {NORMALS} normals and score {WINDOWS} windows of {LENGTH}")
+    for heading in ("", "ms", "against IsolationForest", "against OneClassSVM"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for name, seconds in times.items():
+        ratios = (f"{seconds / times[other]:.2f}x" for other in ("IsolationForest", "OneClassSVM"))
+        table.add_row(name, f"{1e3 * seconds:.1f}", *ratios)
+    return table
+
+
+def compare_runtimes(detectors: dict[str, FewShotDetector], normals: np.ndarray, new: np.ndarray, rounds: int) -> Table:
+    table = Table(title="one window")
+    for heading in ("", "detector, ms", "torch module, ms", "ONNX Runtime, ms", "torch / ONNX"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for name, detector in detectors.items():
+        times = time_runtimes(detector.fit(normals), new[:1, None], 20 * rounds)
+        milliseconds = (f"{1e3 * seconds:.3f}" for seconds in times.values())
+        table.add_row(name, *milliseconds, f"{times['torch'] / times['onnx']:.1f}x")
+    return table
+
+
+def time_runtimes(detector: FewShotDetector, window: np.ndarray, rounds: int) -> dict[str, float]:
+    """One window (1, 1, length) by the detector, by its torch module alone and by ONNX Runtime."""
+    import onnxruntime
+
+    from fewone.onnx_export import export_onnx
+
+    with tempfile.TemporaryDirectory() as folder:
+        export_onnx(detector, Path(folder) / "out.onnx")
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        session = onnxruntime.InferenceSession(Path(folder) / "out.onnx", options)
+    tensor = torch.from_numpy(window)
+
+    def run_torch() -> object:
+        with torch.inference_mode():
+            return detector.adapted_(tensor)
+
+    return interleave(
+        {
+            "detector": lambda: detector.decision_function(window),
+            "torch": run_torch,
+            "onnx": lambda: session.run(None, {"values": window}),
+        },
+        rounds,
+    )
+
+
+def compare_imports(rounds: int) -> Table:
+    """New processes, the interpreter's own start taken off."""
+    programs = {
+        "import fewone": "import fewone",
+        "fewone --help": "from fewone.cli import main; main(['--help'])",
+        "import torch": "import torch",
+        "fewone.load (first use)": "import fewone; fewone.load",
+    }
+
+    def run(program: str) -> None:
+        subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+
+    rivals = {name: lambda program=program: run(program) for name, program in programs.items()}  # type: ignore[misc]
+    times = interleave({"python itself": lambda: run("pass"), **rivals}, rounds)
+    empty = times.pop("python itself")
+    table = Table(title="imports")
+    for heading in ("", "ms", "of import torch"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for name, seconds in times.items():
+        share = (seconds - empty) / (times["import torch"] - empty)
+        table.add_row(name, f"{1e3 * (seconds - empty):.0f}", f"{share:.1%}")
+    return table
+
+
+def measure_scaling(detector: FewShotDetector, normals: np.ndarray, largest: int) -> Table:
+    """Throughput, and the memory that scoring takes beyond the windows and their scores."""
+    detector.fit(normals)
+    table = Table(title="scoring against the number of windows")
+    for heading in ("windows", "s", "windows/s", "input, MB", "peak beyond it, MB"):
+        table.add_column(heading, justify="right")
+    count = 1000
+    while count <= largest:
+        new = np.zeros((count, LENGTH), np.float32)
+        new[:] = normals[0]
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        started = time.process_time()
+        detector.decision_function(new)
+        seconds = time.process_time() - started
+        beyond = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1e3
+        table.add_row(
+            f"{count:,}", f"{seconds:.3f}", f"{count / seconds:,.0f}", f"{new.nbytes / 1e6:.1f}", f"{beyond:.1f}"
+        )
+        count *= 10
+    return table
+
+
+def interleave(rivals: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """The median seconds of each over rounds in which all take turns, after one round to warm up."""
+    times: dict[str, list[float]] = {name: [] for name in rivals}
+    for number in range(rounds + 1):
+        for name, run in rivals.items():
+            started = cpu_seconds()
+            run()
+            if number:
+                times[name].append(cpu_seconds() - started)
+    return {name: float(np.median(seconds)) for name, seconds in times.items()}
+
+
+def cpu_seconds() -> float:
+    """Of this process and of those it waited for."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+if __name__ == "__main__":
+    main()
