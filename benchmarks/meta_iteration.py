@@ -193,7 +193,8 @@ def measure(work: Workload, norm: bool, options: argparse.Namespace) -> Row:
     wrong = {name: value for name, value in differences.items() if not value < 1e-3}
     if wrong:
         raise SystemExit(f"{work.name}: not the same meta-gradient, relative differences {wrong}")
-    milliseconds = measure_in_turns({name: peer.iterate for name, peer in peers.items()}, options.repeats)
+    repeats = options.repeats if work.name not in MEMORY_WORKLOADS else -(-options.repeats // 2)
+    milliseconds = measure_in_turns({name: peer.iterate for name, peer in peers.items()}, repeats)
     remembered = ("maml", *(("plain",) if "plain" in options.peers else ()))
     return Row(
         work.name,
@@ -201,7 +202,7 @@ def measure(work: Workload, norm: bool, options: argparse.Namespace) -> Row:
         milliseconds,
         differences,
         count_operations(work, norm) / milliseconds["maml"] * 1000,
-        measure_threads(work, norm, episodes, options.repeats) if options.threads else None,
+        measure_threads(work, norm, episodes, repeats) if options.threads else None,
         {name: measure_memory(name, work, norm) for name in remembered if work.name in MEMORY_WORKLOADS},
     )
 
@@ -269,18 +270,19 @@ def main() -> None:
     if options.memory:
         print_memory(options.memory, WORKLOADS[options.workloads[0]], options.norm)
         return
-    console, rows, peak = Console(), [], measure_peak()
+    console = Console() if sys.stdout.isatty() else Console(width=200)
+    rows, peak = [], measure_peak()
     for norm in options.norms:
         for name in options.workloads:
             console.print(f"{name}, norm {norm} ...")
             rows.append(measure(WORKLOADS[name], norm == "support", options))
+            if options.json:
+                options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))
     heads, lines = tabulate(rows, options)
     table = Table(*heads, title=describe_machine(peak))
     for cells in lines:
         table.add_row(*cells)
     console.print(table)
-    if options.json:
-        options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))
     if options.markdown:
         write_markdown(options.markdown, heads, lines, describe_machine(peak), rows)
 

@@ -14,12 +14,12 @@ from torch import Tensor
 
 from fewone.networks.chain_links import Convolved, Link, Pieces, Pooled, Rectified
 from fewone.networks.conv import ConvBlock, ConvEmbedding
-from fewone.networks.convolution import Convolution, PatchConvolution, PlainConvolution
+from fewone.networks.convolution import Convolution, choose_convolution
 from fewone.networks.norm_link import Moments, Normed
 from fewone.networks.parameter_packing import PackedTensor, ParameterPacking
 from fewone.networks.support_norm import Classifier, Statistics, SupportNorm
 
-LARGEST_MAP = 2**20
+LARGEST_MAP = 2**21
 """Values that the largest feature map of a chunk of inputs may have: beyond it memory has to be fetched anew."""
 
 
@@ -164,7 +164,7 @@ class ConvDerivatives:
             inputs = inputs.unsqueeze(3)
         values = inputs.permute(0, 1, 3, 4, 2).contiguous()
         size = tuple(values.shape[:4])
-        return PreparedInputs(self.blocks[0].convolution(size[0], first=True).prepare(values), size)
+        return PreparedInputs(self.blocks[0].convolution(size).prepare(values), size)
 
     def run(self, rows: Tensor, inputs: PreparedInputs, given: Statistics | None = None) -> Pass:
         """Forward with parameters (T, P); given: statistics of another batch."""
@@ -176,10 +176,10 @@ class ConvDerivatives:
         links: list[tuple[Link, int]] = []
         prepared, size = inputs.values, inputs.size
         for number, block in enumerate(self.blocks):
-            convolution = block.convolution(size[0], first=number == 0)
             if number:
-                prepared = convolution.prepare(links[-1][0].outputs)
                 size = tuple(links[-1][0].outputs.shape[:4])
+                prepared = block.convolution(size).prepare(links[-1][0].outputs)
+            convolution = block.convolution(size)
             statistics = (given[2 * number], given[2 * number + 1]) if given else None
             block.append_links(
                 links, Convolved(convolution, prepared, size, pieces[0], number == 0), pieces, statistics
@@ -214,10 +214,8 @@ class _Block:
     def parameters(self) -> int:
         return {None: 2, "before-relu": 3, "last": 4}[self.norm_place]
 
-    def convolution(self, tasks: int, first: bool) -> Convolution:
-        """One task goes through torch's convolution, except where that is slow: from a single channel."""
-        kind = PatchConvolution if tasks > 1 or (first and self.channels == 1) else PlainConvolution
-        return kind(self.channels, self.filters, self.kernel)
+    def convolution(self, size: tuple[int, ...]) -> Convolution:
+        return choose_convolution(self.channels, self.filters, self.kernel, size)
 
     def append_links(
         self, links: list[tuple[Link, int]], convolved: Convolved, pieces: Pieces, given: Moments | None

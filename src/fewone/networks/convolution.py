@@ -8,10 +8,21 @@ many small tasks at once. Inputs enter prepared, because several products share 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from math import prod
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+VERY_FEW_PLACES, FEW_PLACES = 256, 640
+"""Places (images times pixels) up to which patches are the faster way for one task: for all products, for weights."""
+
+
+def choose_convolution(channels: int, filters: int, kernel: tuple[int, int], size: tuple[int, ...]) -> Convolution:
+    """The faster way for inputs of size (T, n, h, w). torch's convolution is slow for one channel and small maps."""
+    tasks, *places = size
+    patched = tasks > 1 or channels == 1 or prod(places) <= VERY_FEW_PLACES
+    return (PatchConvolution if patched else PlainConvolution)(channels, filters, kernel)
 
 
 class Convolution(ABC):
@@ -71,15 +82,18 @@ class PlainConvolution(Convolution):
         return outputs if onto is None else onto.add_(outputs)
 
     def weight_gradient(self, prepared: Tensor, gradient: Tensor) -> Tensor:
-        if self.kernel[0] == 1:
-            # In one dimension patches cost little, and the matrix product is faster than torch's kernel.
+        if self.kernel[0] == 1 or gradient[..., 0].numel() <= FEW_PLACES:
+            # In one dimension, and on small maps, patches cost little and the matrix product is the faster kernel.
             product = torch.mm(gradient.flatten(0, 3).t(), patches(prepared, self.kernel)[0])
             return product.view(1, self.filters, *self.kernel, self.channels)
-        weight = gradient.new_empty(()).expand(self.filters, self.channels, *self.kernel)
-        return _from_torch(self._backward(gradient, prepared, weight, (False, True, False))[1])
+        # Of the weights only the shape is looked at.
+        like = gradient.new_empty(()).expand(self.filters, self.channels, *self.kernel)
+        return _from_torch(self._backward(gradient, prepared, like, (False, True, False))[1])
 
     def input_gradient(self, gradient: Tensor, weight: Tensor, onto: Tensor | None = None) -> Tensor:
-        like = gradient.new_empty(()).expand(*gradient.shape[:4], self.channels)
+        like = gradient
+        if self.channels != self.filters:
+            like = gradient.new_empty(()).expand(*gradient.shape[:4], self.channels)
         inputs = _from_torch(self._backward(gradient, like, _to_torch(weight), (True, False, False))[0])
         return inputs if onto is None else onto.add_(inputs)
 
@@ -97,6 +111,10 @@ def patches(values: Tensor, kernel: tuple[int, int]) -> Tensor:
     tasks, number, height, width, channels = values.shape
     top, left = kernel[0] // 2, kernel[1] // 2
     padded = F.pad(values, (0, 0, left, left, top, top))
+    if channels == 1:
+        # Whole rows of the image are copied instead of a few neighbours at a time.
+        shifted = [padded[:, :, i : i + height, j : j + width, 0] for i in range(kernel[0]) for j in range(kernel[1])]
+        return torch.stack(shifted, 1).flatten(2).transpose(1, 2)
     by_task, by_number, by_row, by_column, _ = padded.stride()
     return padded.as_strided(
         (tasks, number, height, width, *kernel, channels),
