@@ -66,6 +66,15 @@ def test_pictures_batch_norm_and_calibration_are_exported_with_the_threshold(tmp
     check(detector, random.integers(0, 256, (9, 3, 8, 8)).astype(np.float32), tmp_path / "out.onnx")
 
 
+@pytest.mark.parametrize("algorithm", ["knn", "iforest"])
+def test_a_scorer_that_is_no_network_is_refused(algorithm: str, tmp_path: Path) -> None:
+    card = make_card(algorithm, (1, 8), Preparation(standardize=True), "none")
+    detector = FewShotDetector(build_learner(card).eval(), card=card).fit(np.random.default_rng(0).normal(size=(4, 8)))
+    with pytest.raises(FewoneError, match=r"has no ONNX form|does not run it"):
+        export_onnx(detector, tmp_path / "out.onnx")
+    assert not (tmp_path / "out.onnx").exists()
+
+
 def test_a_place_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     card = make_card("plda", (1, 8), Preparation(standardize=True), "none")

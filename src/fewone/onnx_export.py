@@ -48,8 +48,12 @@ def export_onnx(detector: FewShotDetector, path: Path) -> float:
         raise FewoneError(f"the export needs {error.name}: pip install 'fewone[onnx]'") from error
     values = _example(detector)
     data = _convert(ExportedDetector(detector).eval(), values)
-    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
-    difference = _compare(detector, session, values.numpy())
+    try:
+        session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+        difference = _compare(detector, session, values.numpy())
+    except Exception as error:  # ONNX Runtime's exceptions have no common class of their own
+        reason = str(error).splitlines()[0]
+        raise FewoneError(f"{path}: not written: ONNX Runtime does not run it ({reason})") from error
     if not difference <= TOLERANCE:
         raise FewoneError(f"{path}: not written: its scores differ by {difference:.1e} from the detector's")
     try:

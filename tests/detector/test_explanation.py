@@ -22,6 +22,7 @@ def test_every_learner_gets_a_map_of_the_shape_of_its_input(
     assert maps.shape == (2, 32)
     assert np.isfinite(maps).all()
     assert (maps >= 0).all()
+    assert detector.explain(normals[:0]).shape == (0, 32)
 
 
 @pytest.mark.parametrize(

@@ -225,3 +225,10 @@ def test_scores_do_not_depend_on_the_block_they_are_in(make_detector: Maker, nor
     np.testing.assert_allclose(
         detector.score_samples(many)[5000:5010], detector.score_samples(many[5000:5010]), rtol=1e-4, atol=1e-5
     )
+
+
+@pytest.mark.parametrize("algorithm", ["knn", "rocket-nn", "mahalanobis"])
+def test_baselines_are_detectors_too(algorithm: str, make_detector: Maker, normals: np.ndarray) -> None:
+    detector = make_detector(algorithm).fit(normals)
+    odd = normals[:1] + 9.0 * np.random.default_rng(0).normal(size=(1, 32))
+    assert detector.score_samples(odd) < detector.score_samples(normals).min()

@@ -29,6 +29,8 @@ def explain(score: Logits, inputs: Tensor, normals: Tensor) -> Tensor:
     input scored again: the drop of the logit by the best repair counts for the patch, the more the smaller it is.
     Series and tables are repaired one channel at a time, pictures all channels at once.
     """
+    if not len(inputs):
+        return torch.zeros_like(inputs)
     masks = torch.stack(list(_patches(tuple(inputs.shape[1:])))).to(inputs.device)
     return torch.stack([_explain_one(score, one, normals, masks) for one in inputs])
 

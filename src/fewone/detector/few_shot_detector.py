@@ -268,11 +268,7 @@ class FewShotDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         return scores
 
     def _read_support(self, X: ArrayLike, y: ArrayLike | None, first: bool) -> Support:  # noqa: N803
-        values = self._read(X, first)
-        if self.learner is None:
-            values = values.double()
-        elif values.dtype != (wanted := next(self.learner.parameters(), values).dtype):
-            values = values.to(wanted)
+        values = self._read(X, first).to(self._dtype())
         if not len(values):
             raise InputError("X: at least one normal example is needed, got none")
         labels = as_labels(y, len(values))
@@ -280,6 +276,12 @@ class FewShotDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]
             warnings.warn("y is ignored: known anomalies are marked with -1 and normals with +1", stacklevel=3)
         marks = torch.zeros(len(values)) if labels is None else torch.from_numpy(labels)
         return Support(values, marks.to(values.dtype))
+
+    def _dtype(self) -> torch.dtype:
+        """What the learner computes in: models in single precision, plain tables in double."""
+        if self.learner is None:
+            return torch.float64
+        return next((value.dtype for value in self.learner.parameters()), torch.float32)
 
     def _read(self, X: ArrayLike, first: bool) -> Tensor:  # noqa: N803
         """What the user gave -> values (n, *shape). first: remember the width, as scikit-learn does."""
