@@ -9,15 +9,16 @@ from collections.abc import Callable, Iterator
 from itertools import product
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 Logits = Callable[[Tensor], Tensor]
 """inputs (n, *shape) -> anomaly logits (n,)."""
 
+SERIES_PARTS, PICTURE_PARTS = (32, 16, 8), (8, 4)
+"""Patches are these parts of a series' length, of a picture's sides."""
 NEAREST = 3
-"""How many normals a patch is repaired from."""
-PARTS = (64, 32, 16)
-"""Patches are these parts of a series' length (of a picture's sides: the last two), each half overlapping the next."""
+"""How many normals a patch of a picture or table is repaired from."""
 BLOCK_VALUES = 1 << 20
 
 
@@ -25,61 +26,103 @@ BLOCK_VALUES = 1 << 20
 def explain(score: Logits, inputs: Tensor, normals: Tensor) -> Tensor:
     """How much of each input's logit each place carries: inputs (n, *shape), normals (K, *shape) -> (n, *shape).
 
-    A patch is repaired (replaced by what the nearest normals have there, or by a straight line across it) and the
-    input scored again: the drop of the logit by the best repair counts for the patch, the more the smaller it is.
-    Series and tables are repaired one channel at a time, pictures all channels at once.
+    Every patch is repaired, that is replaced by what normals have there, and the input scored again: a place counts
+    with the mean drop of the logit over the patches that hold it. Small patches say where, but may leave a part of the
+    anomaly standing; large ones take all of it away, but blur: the map is the geometric mean over the sizes. Series and
+    tables are repaired one channel at a time, pictures all channels at once.
     """
-    if not len(inputs):
-        return torch.zeros_like(inputs)
-    masks = torch.stack(list(_patches(tuple(inputs.shape[1:])))).to(inputs.device)
-    return torch.stack([_explain_one(score, one, normals, masks) for one in inputs])
+    maps = [_explain_one(score, one, normals) for one in inputs]
+    return torch.stack(maps) if maps else torch.zeros_like(inputs)
 
 
-def _explain_one(score: Logits, one: Tensor, normals: Tensor, masks: Tensor) -> Tensor:
-    """one (*shape), masks (m, *shape) -> (*shape)."""
-    order = (normals - one).flatten(1).square().sum(1).argsort()
-    nearest = normals[order[:NEAREST]]
+def _explain_one(score: Logits, one: Tensor, normals: Tensor) -> Tensor:
+    """one (*shape) -> (*shape)."""
     whole = score(one[None])[0]
-    relevance, cover = torch.zeros_like(one), torch.zeros_like(one)
-    for block in torch.split(masks, max(1, BLOCK_VALUES // ((len(nearest) + 1) * one.numel()))):
-        smooth = _bridge(one, block) if one.dim() == 2 else torch.where(block, normals.mean(0), one)
-        repaired = torch.stack([smooth, *(torch.where(block, normal, one) for normal in nearest)])
-        logits = score(repaired.flatten(0, 1)).view(repaired.shape[:2])
+    logs = []
+    for masks, repaired in _repairs(one, normals):
+        logits = _score_blocks(score, repaired.flatten(0, 1)).view(repaired.shape[:2])
         drop = (whole - logits.amin(0)).clamp_min(0.0)
-        share = 1.0 / block.flatten(1).sum(1).to(one.dtype)
-        relevance += ((drop * share).view(-1, *(1,) * one.dim()) * block).sum(0)
-        cover += (share.view(-1, *(1,) * one.dim()) * block).sum(0)
-    return relevance / cover
+        relevance = torch.tensordot(drop, masks.to(one.dtype), 1) / masks.sum(0)
+        # A size that sees nothing at a place must not silence the others altogether.
+        logs.append((relevance + 1e-3 * relevance.max() + torch.finfo(one.dtype).tiny).log())
+    return torch.stack(logs).mean(0).exp()
 
 
-def _patches(shape: tuple[int, ...]) -> Iterator[Tensor]:
-    """Masks (*shape) that together cover every place: of each channel of a table or series, of a whole picture."""
-    channels, *space = shape
-    groups: list[slice] = [slice(0, channels)] if len(space) > 1 else [slice(c, c + 1) for c in range(channels)]
-    for part in PARTS if len(space) == 1 else PARTS[-2:] if space else (1,):
-        places = [_places(side, max(1, side // part)) for side in space]
-        for group, place in product(groups, product(*places)):
-            mask = torch.zeros(shape, dtype=torch.bool)
-            mask[(group, *place)] = True
-            yield mask
+def _score_blocks(score: Logits, inputs: Tensor) -> Tensor:
+    at_once = max(1, BLOCK_VALUES // inputs[0].numel())
+    return torch.cat([score(block) for block in torch.split(inputs, at_once)])
 
 
-def _places(side: int, size: int) -> list[slice]:
-    """Stretches of `size` that overlap by half and end where the side ends."""
-    starts = {*range(0, side - size + 1, max(1, size // 2)), side - size}
-    return [slice(start, start + size) for start in sorted(starts)]
+def _repairs(one: Tensor, normals: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Size by size: masks (m, *shape) of the patches, which cover every place, and repaired inputs (r, m, *shape)."""
+    channels, *space = one.shape
+    if len(space) == 1:
+        for size in _sizes(space[0], SERIES_PARTS):
+            yield _repair_series(one, normals, size)
+        return
+    order = (normals - one).flatten(1).square().sum(1).argsort()
+    fills = torch.cat([normals[order[:NEAREST]], normals.mean(0, keepdim=True)])
+    for masks in _picture_masks(channels, space) if space else [torch.eye(channels, dtype=torch.bool)]:
+        yield masks, torch.where(masks, fills.unsqueeze(1), one)
 
 
-def _bridge(one: Tensor, masks: Tensor) -> Tensor:
-    """one (channels, length) with each mask's stretch replaced by the line between its edges, (m, channels, length)."""
-    length = one.shape[-1]
-    step = torch.arange(length, device=one.device)
-    # The last place before a stretch and the first after it; at the ends of the series the inner one stands for both.
-    before = torch.where(masks, -1, step).cummax(-1).values
-    after = torch.where(masks, length, step).flip(-1).cummin(-1).values.flip(-1)
-    before, after = torch.where(before < 0, after, before), torch.where(after >= length, before, after)
-    before, after = before.clamp(0, length - 1), after.clamp(0, length - 1)
-    values = one.expand(masks.shape)
-    left, right = values.gather(-1, before), values.gather(-1, after)
-    share = (step - before) / (after - before).clamp_min(1)
-    return torch.where(masks, left + (right - left) * share, values)
+def _sizes(side: int, parts: tuple[int, ...]) -> list[int]:
+    return sorted({-(-side // part) for part in parts})
+
+
+def _starts(side: int, size: int, overlaps: int) -> list[int]:
+    """Where stretches of `size` begin, one every size / overlaps; the last ends where the side ends."""
+    return sorted({*range(0, side - size + 1, max(1, size // overlaps)), side - size})
+
+
+def _picture_masks(channels: int, space: list[int]) -> Iterator[Tensor]:
+    for part in PICTURE_PARTS:
+        sizes = [-(-side // part) for side in space]
+        starts = [_starts(side, size, 2) for side, size in zip(space, sizes, strict=True)]
+        places = list(product(*starts))
+        masks = torch.zeros((len(places), channels, *space), dtype=torch.bool)
+        for mask, (top, left) in zip(masks, places, strict=True):
+            mask[:, top : top + sizes[0], left : left + sizes[1]] = True
+        yield masks
+
+
+def _repair_series(one: Tensor, normals: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Stretches of each channel of (channels, length), filled twice: from a normal that fits around, and straight."""
+    channels, length = one.shape
+    starts = torch.tensor(_starts(length, size, 4))
+    count = len(starts)
+    masks = torch.zeros((channels, count, channels, length), dtype=torch.bool)
+    repaired = one.expand(2, channels, count, channels, length).clone()
+    inside = starts[:, None] + torch.arange(size)
+    rows = torch.arange(count)[:, None]
+    for channel in range(channels):
+        masks[channel, rows, channel, inside] = True
+        repaired[0, channel, rows, channel, inside] = _find_filling(one[channel], normals[:, channel], starts, size)
+        repaired[1, channel, rows, channel, inside] = _bridge(one[channel], starts, size)
+    return masks.flatten(0, 1), repaired.flatten(1, 2)
+
+
+def _find_filling(line: Tensor, normals: Tensor, starts: Tensor, size: int) -> Tensor:
+    """The stretch of any normal (K, length), at any time, whose surroundings are nearest to each stretch's: (m, size).
+
+    At any time, because a signal's phase is arbitrary: what the same time steps of another window hold fits nowhere.
+    """
+    around = min(max(4, size), (len(line) - size) // 2)
+    window = torch.arange(size + 2 * around)
+    padded, known = (F.pad(values, (around, around)) for values in (line, torch.ones_like(line)))
+    seen = padded[starts[:, None] + window]
+    counts = known[starts[:, None] + window]
+    counts[:, around : around + size] = 0.0
+    choice = normals.unfold(1, len(window), 1).flatten(0, 1)
+    distances = counts @ choice.square().T - 2.0 * (counts * seen) @ choice.T
+    return choice[distances.argmin(1), around : around + size]
+
+
+def _bridge(line: Tensor, starts: Tensor, size: int) -> Tensor:
+    """A straight line between what lies before and after each stretch, (m, size); level at the ends of the series."""
+    last = len(line) - 1
+    before, after = starts - 1, starts + size
+    left = line[torch.where(before < 0, after.clamp_max(last), before)]
+    right = line[torch.where(after > last, before.clamp_min(0), after)]
+    share = torch.arange(1, size + 1) / (size + 1)
+    return left[:, None] + (right - left)[:, None] * share.to(line.dtype)
