@@ -1,7 +1,6 @@
 """The recipes of the library's own learners, by kind of data. Nothing here was chosen on test tasks.
 
-Series: front end, learner and length were compared on validation tasks. Images: the batch was (small ones learn more
-per second), the number of iterations is what fits into a quarter of an hour on one core.
+Series: front end and learner were compared on validation tasks. Images: batches and iterations follow from the cost.
 """
 
 from __future__ import annotations
