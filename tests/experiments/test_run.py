@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from fewone.calibration import CalibrationMap, HeldOut, calibrate
 from fewone.checkpoints import load_learner
 from fewone.episodes import TaskSplits
 from fewone.errors import FewoneError, FewoneWarning
@@ -89,3 +90,33 @@ def test_oc_maml_learns_the_sawtooth_in_a_minute(tmp_path: Path) -> None:
     learner = run.train(experiment, splits, tmp_path)
     after, _ = run.judge_on_test(experiment, splits, learner, tmp_path)
     assert after.examples.summarize().accuracy.mean > max(0.75, before.examples.summarize().accuracy.mean + 0.15)
+
+
+def test_leaving_parts_out_trains_without_them_and_calibrates_on_them(
+    tiny_splits: TaskSplits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = small("plda")
+    experiment = replace(given, training=replace(given.training, leave_out=2))
+    asked: list[HeldOut] = []
+
+    def spy(held_out: list[HeldOut], *rest: object, **named: object) -> CalibrationMap:
+        asked[:] = held_out
+        return calibrate(held_out, *rest, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("fewone.evaluation.selection.calibrate", spy)
+    run.train(experiment, tiny_splits, tmp_path / "run")
+    validation, *parts = asked
+    assert validation.tasks == tuple(tiny_splits.validation)
+    left = [{task.unit for task in part.tasks} for part in parts]
+    assert left[0].isdisjoint(left[1])
+    assert left[0] | left[1] == {task.unit for task in tiny_splits.train}
+    for number, part in enumerate(parts):
+        seen = replace(tiny_splits, train=tuple(task for task in tiny_splits.train if task.unit not in left[number]))
+        alone = run.train(given, seen, tmp_path / f"alone{number}")
+        assert all(torch.equal(a, b) for a, b in zip(part.learner.parameters(), alone.parameters(), strict=True))
+
+
+def test_more_parts_than_training_tasks_are_refused(tiny_splits: TaskSplits, tmp_path: Path) -> None:
+    given = small("plda")
+    with pytest.raises(FewoneError, match=r"training.leave_out is 999, but .* independent training task"):
+        run.train(replace(given, training=replace(given.training, leave_out=999)), tiny_splits, tmp_path / "run")

@@ -48,24 +48,32 @@ def calibrate(
     seed: int = 0,
     by_support: bool = True,
 ) -> CalibrationMap:
-    """The map that is right over held-out tasks: one knot for each K of `sizes` that all of them have normals for.
+    """The map that is right over held-out tasks: one knot for each K of `sizes` that most of them have normals for.
 
     by_support: the threshold may go along with a support's own leave-one-out scores, which costs K adaptations.
     """
-    tasks = [task for part in held_out for task in part.tasks]
-    if not tasks:
+    if not any(part.tasks for part in held_out):
         raise FewoneError(
             "there is no held-out task to calibrate on; give validation tasks or leave training tasks out"
         )
-    room = min(len(task.normal) // 2 if task.halves else len(task.normal) - 2 for task in tasks)
-    feasible = [k for k in sorted(set(sizes)) if k <= room]
-    if not feasible:
-        raise FewoneError(f"the held-out tasks have too few normals to calibrate for K = {min(sizes)}; add examples")
     knots = []
-    for k in feasible:
-        sized = replace(sampler, support_size=k, normal_share=1.0)
-        knots.append(_fit_knot(k, list(_score(held_out, sized, adaptation_sets, queries, seed, by_support))))
+    for k in sorted(set(sizes)):
+        roomy = [replace(part, tasks=tuple(task for task in part.tasks if _room(task) >= k)) for part in held_out]
+        if 2 * _count_units(roomy) > _count_units(held_out):
+            sized = replace(sampler, support_size=k, normal_share=1.0)
+            knots.append(_fit_knot(k, list(_score(roomy, sized, adaptation_sets, queries, seed, by_support))))
+    if not knots:
+        raise FewoneError(f"the held-out tasks have too few normals to calibrate for K = {min(sizes)}; add examples")
     return CalibrationMap(tuple(knots))
+
+
+def _room(task: Task) -> int:
+    """The largest support that leaves normals to judge."""
+    return len(task.normal) // 2 if task.halves else len(task.normal) - 2
+
+
+def _count_units(held_out: Sequence[HeldOut]) -> int:
+    return len({task.unit for part in held_out for task in part.tasks})
 
 
 def _score(

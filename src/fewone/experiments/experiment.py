@@ -137,6 +137,7 @@ LIMITS: dict[tuple[str, ...], tuple[Callable[[Any], bool], str]] = {
         "an even whole number of at least 2 (half of each class)",
     ),
     ("training", "smallest_k"): _whole(1),
+    ("training", "leave_out"): (lambda value: value == 0 or value >= 2, "0, or a whole number of at least 2"),
     ("training", "classes"): _whole(2),
     ("training", "class_examples"): _whole(2),
     ("training", "validate_every"): _whole(1),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from fewone.augmentation import build_augmentation
-from fewone.calibration import Adapting, Calibrated, CalibrationMap
+from fewone.calibration import Adapting, Calibrated, CalibrationMap, HeldOut
 from fewone.checkpoints import ModelCard, build_learner, load_calibration, load_learner, save_calibration, save_learner
 from fewone.datasets import load
 from fewone.documents import DocumentError
@@ -44,6 +44,8 @@ Watcher = Callable[[Progress], None]
 EVALUATION_SEED = 0
 # The K for which a learner that serves every K is calibrated.
 CALIBRATED_SIZES = (1, 2, 5, 10, 20, 50)
+# The folders, inside a run's, of the trainings without a part of the tasks.
+WITHOUT = "without-"
 # Batches of training tasks from which methods without a gradient take their scales.
 OBSERVED_BATCHES = 32
 
@@ -102,14 +104,36 @@ def train(
         if load_calibration(folder) is None:
             choose_dial(learner, splits.validation, sampler, experiment.seed)
             save_learner(folder, learner, card)
-            save_calibration(folder, calibrate_learner(experiment, splits, learner))
+            others = tuple(train_without_parts(experiment, splits, folder, watch)) if is_trained(learner) else ()
+            save_calibration(folder, calibrate_learner(experiment, splits, learner, others))
     # A run that was over before has its chosen settings in the folder alone.
     return load_learner(folder)[0]
 
 
-def calibrate_learner(experiment: Experiment, splits: TaskSplits, learner: MetaLearner) -> CalibrationMap:
-    """What validation tasks say of the learner's scores: for every K that it serves, or for those it is judged at.
+def train_without_parts(
+    experiment: Experiment, splits: TaskSplits, folder: Path, watch: Watcher | None = None
+) -> Iterator[HeldOut]:
+    """The same training again without each part of the training tasks: learners that have not seen what they judge."""
+    count = experiment.training.leave_out
+    alone = replace(experiment, training=replace(experiment.training, leave_out=0))
+    units = list(dict.fromkeys(task.unit for task in splits.train))
+    if count > len(units):
+        raise FewoneError(
+            f"training.leave_out is {count}, but {splits.name} has {len(units)} independent training task(s)"
+        )
+    for number in range(count):
+        left = set(units[number::count])
+        rest = replace(splits, train=tuple(task for task in splits.train if task.unit not in left))
+        learner = train(alone, rest, folder / f"{WITHOUT}{number}", watch)
+        yield HeldOut(learner, tuple(task for task in splits.train if task.unit in left))
 
+
+def calibrate_learner(
+    experiment: Experiment, splits: TaskSplits, learner: MetaLearner, others: Sequence[HeldOut] = ()
+) -> CalibrationMap:
+    """What held-out tasks say of the learner's scores: for every K that it serves, or for those it is judged at.
+
+    Held out are the validation tasks, and for `others` the training tasks that each of them was trained without.
     A learner that takes gradient steps to adapt is asked fewer tasks: each of its supports is adapted to many times.
     """
     sampler = make_sampler(experiment, splits, experiment.test_normal_share)
@@ -122,6 +146,7 @@ def calibrate_learner(experiment: Experiment, splits: TaskSplits, learner: MetaL
         splits.validation,
         sampler,
         experiment.seed,
+        others,
         tasks=tasks,
         sizes=sizes,
         adaptation_sets=sets,
@@ -173,11 +198,12 @@ def _judge(experiment: Experiment, splits: TaskSplits, learner: Adapting) -> Res
 def _make_rows(
     experiment: Experiment, splits: TaskSplits, found: Results, threshold: Threshold, folder: Path | None
 ) -> tuple[Row, ...]:
-    cost = read_cost(folder) if folder is not None else None
+    costs = [] if folder is None else [read_cost(one) for one in (folder, *folder.glob(f"{WITHOUT}*"))]
+    spent = [cost for cost in costs if cost is not None]
     origin = find_origin(
         splits.fingerprint,
-        found.seconds + (cost.seconds if cost else 0.0),
-        found.cpu_seconds + (cost.cpu_seconds if cost else 0.0),
+        found.seconds + sum(cost.seconds for cost in spent),
+        found.cpu_seconds + sum(cost.cpu_seconds for cost in spent),
     )
     return make_rows(found, experiment.to_plain(), experiment.seed, "test", threshold, origin)
 

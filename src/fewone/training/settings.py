@@ -18,6 +18,8 @@ class TrainingSettings:
     validation_episodes: judged every validate_every iterations; the weights of the lowest loss are kept.
     clip: the largest norm of the gradient. schedule: the outer rate over the iterations.
     threads: of torch; the same number gives the same bits. checkpoint_seconds: how much work a crash may cost.
+    leave_out: into how many parts the training tasks are cut; one further training leaves out each, and what it says
+    of that part joins the calibration. For datasets with few validation tasks; 0: those alone.
     """
 
     iterations: int = 10_000
@@ -39,6 +41,7 @@ class TrainingSettings:
     validation_episodes: int = 50
     threads: int = 1
     checkpoint_seconds: float = 60.0
+    leave_out: int = 0
 
 
 @dataclass(frozen=True)
