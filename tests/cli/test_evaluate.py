@@ -65,3 +65,22 @@ def test_analyze_cosine_prints_the_mean_and_keeps_the_values(
     (record,) = read(results).cosines
     assert record.units == ("task 8", "task 9")
     assert f"cosine {sum(record.values) / 2:.3f} (" in capsys.readouterr().out
+
+
+def test_analyze_alarms_prints_asked_and_realised_rates_and_keeps_them(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = tmp_path / "alarms.jsonl"
+    capsys.readouterr()
+    assert main(["analyze", "alarms", str(trained), "--results", str(results)]) == 0
+    records = read(results).alarms
+    assert [(record.k, record.level, record.rate) for record in records] == [
+        (2, "example", rate) for rate in (0.1, 0.05, 0.01)
+    ]
+    assert records[0].units == ("task 8", "task 9")
+    said = capsys.readouterr().out
+    assert f"{100 * sum(records[0].false_alarms) / 2:.1f}" in said
+    assert "asked" in said and "realised" in said
+    (trained / "calibration.json").unlink()
+    assert main(["analyze", "alarms", str(trained)]) == 2
+    assert "no calibration" in capsys.readouterr().err

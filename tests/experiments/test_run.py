@@ -40,6 +40,9 @@ def test_every_learner_runs_from_data_to_rows_and_comes_back_from_its_folder(
     rows = [row for row in read(tmp_path / "rows.jsonl").rows if row.threshold == "own"]
     assert rows[0].scores == results.examples
     assert rows[0].origin.cpu_seconds > 0
+    alarms = read(tmp_path / "rows.jsonl").alarms
+    own = small(learner).algorithm in ("plda", "contrast")
+    assert [alarm.rate for alarm in alarms] == ([0.1, 0.05, 0.01] if own else [])
     loaded, _ = load_learner(tmp_path / "run")
     again, _ = run.judge_on_test(small(learner), tiny_splits, loaded)
     assert again.examples == results.examples

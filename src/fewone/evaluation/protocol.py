@@ -27,8 +27,11 @@ class Adapting(Protocol):
 
 
 @dataclass(frozen=True)
-class _Scored:
-    """One episode after scoring: logits, labels, weights and recordings (n,) of its queries; number: of the draw."""
+class ScoredEpisode:
+    """One episode after scoring: logits, labels, weights and recordings (n,) of its queries; number: of the draw.
+
+    sizes (n,) int64: how many examples each logit is the mean of.
+    """
 
     unit: str
     number: int
@@ -36,6 +39,7 @@ class _Scored:
     labels: Tensor
     weights: Tensor
     recordings: Tensor | None
+    sizes: Tensor
 
 
 def evaluate(
@@ -59,7 +63,7 @@ def evaluate(
     examples = _average(scored)
     runs = None
     if all(episode.recordings is not None for episode in scored):
-        runs = _average(_decide_by_run(scored))
+        runs = _average(decide_by_run(scored))
     return Results(
         examples=examples,
         runs=runs,
@@ -76,7 +80,7 @@ def score_episodes(
     seed: int,
     batch_tasks: int = 8,
     batch_examples: int = 1024,
-) -> Iterator[_Scored]:
+) -> Iterator[ScoredEpisode]:
     """The scored episodes, batch by batch: only logits and labels stay in memory."""
     with evaluation_mode(learner):
         for number in range(plan.adaptation_sets):
@@ -107,7 +111,7 @@ def evaluation_mode(learner: Adapting) -> Iterator[None]:
             learner.train()  # type: ignore[attr-defined]
 
 
-def _separate(episodes: Episodes, logits: Tensor, number: int) -> Iterator[_Scored]:
+def _separate(episodes: Episodes, logits: Tensor, number: int) -> Iterator[ScoredEpisode]:
     for position, task in enumerate(episodes.tasks):
         query = episodes.query[position]
         if not bool(torch.isfinite(logits[position][query.weights > 0]).all()):
@@ -117,10 +121,11 @@ def _separate(episodes: Episodes, logits: Tensor, number: int) -> Iterator[_Scor
             )
         recording = task.normal.store.recording
         recordings = None if recording is None else recording[episodes.query_rows[position]]
-        yield _Scored(task.unit, number, logits[position], query.labels, query.weights, recordings)
+        sizes = torch.ones_like(query.labels, dtype=torch.int64)
+        yield ScoredEpisode(task.unit, number, logits[position], query.labels, query.weights, recordings, sizes)
 
 
-def _measure(scored: Sequence[_Scored], at_once: int = 256) -> list[Metrics]:
+def _measure(scored: Sequence[ScoredEpisode], at_once: int = 256) -> list[Metrics]:
     """The metrics of the episodes, in their order, some hundred at once; the shorter ones are padded."""
 
     def pad(columns: Sequence[Tensor]) -> Tensor:
@@ -134,18 +139,18 @@ def _measure(scored: Sequence[_Scored], at_once: int = 256) -> list[Metrics]:
     return found
 
 
-def _decide_by_run(scored: Sequence[_Scored]) -> list[_Scored]:
+def decide_by_run(scored: Sequence[ScoredEpisode]) -> list[ScoredEpisode]:
     """One logit per recording, adaptation set and unit: the mean over the recording's stretches.
 
     The tasks of a unit share the support's recordings within a draw, so a run is judged by scorers that never saw it.
     """
-    groups: dict[tuple[str, int], list[_Scored]] = {}
+    groups: dict[tuple[str, int], list[ScoredEpisode]] = {}
     for episode in scored:
         groups.setdefault((episode.unit, episode.number), []).append(episode)
     return [_average_recordings(group) for group in groups.values()]
 
 
-def _average_recordings(group: Sequence[_Scored]) -> _Scored:
+def _average_recordings(group: Sequence[ScoredEpisode]) -> ScoredEpisode:
     columns: list[list[Tensor]] = [[], [], []]
     for episode in group:
         assert episode.recordings is not None
@@ -158,10 +163,11 @@ def _average_recordings(group: Sequence[_Scored]) -> _Scored:
     means = empty.index_add(0, inverse, logits.double()) / sizes
     # All stretches of a run carry the run's label, so their mean is the label again.
     run_labels = empty.index_add(0, inverse, labels.double()) / sizes
-    return _Scored(group[0].unit, group[0].number, means, run_labels, torch.full_like(sizes, 1 / len(runs)), runs)
+    weights = torch.full_like(sizes, 1 / len(runs))
+    return ScoredEpisode(group[0].unit, group[0].number, means, run_labels, weights, runs, sizes.to(torch.int64))
 
 
-def _average(scored: Sequence[_Scored]) -> UnitScores:
+def _average(scored: Sequence[ScoredEpisode]) -> UnitScores:
     """One value per unit: the mean over its episodes (its tasks and their adaptation sets)."""
     metrics = _measure(scored)
     units = tuple(dict.fromkeys(episode.unit for episode in scored))

@@ -107,7 +107,26 @@ class Cosine:
     origin: Origin
 
 
-Record = Row | Failure | Training | Cosine
+@dataclass(frozen=True)
+class Alarms:
+    """What became of an asked false-alarm rate on test tasks, per unit, at the threshold that a detector would take.
+
+    k: normals in the support (the experiment's own or one of its further_k). false_alarms: share of the normals
+    (level "run": of the good recordings) called anomalous; misses: share of the anomalies called normal.
+    """
+
+    experiment: dict[str, Json]
+    seed: int
+    k: int
+    level: Level
+    rate: float
+    units: tuple[str, ...]
+    false_alarms: tuple[float, ...]
+    misses: tuple[float, ...]
+    origin: Origin
+
+
+Record = Row | Failure | Training | Cosine | Alarms
 
 
 @dataclass(frozen=True)
@@ -118,6 +137,7 @@ class Reading:
     failures: tuple[Failure, ...]
     trainings: tuple[Training, ...] = ()
     cosines: tuple[Cosine, ...] = ()
+    alarms: tuple[Alarms, ...] = ()
     notice: str = ""
 
 
@@ -168,7 +188,13 @@ def make_rows(
     )
 
 
-_KINDS: dict[str, type[Record]] = {"row": Row, "failure": Failure, "training": Training, "cosine": Cosine}
+_KINDS: dict[str, type[Record]] = {
+    "row": Row,
+    "failure": Failure,
+    "training": Training,
+    "cosine": Cosine,
+    "alarms": Alarms,
+}
 
 
 def append(path: Path, *records: Record) -> str:
@@ -240,6 +266,7 @@ def read(path: Path) -> Reading:
         tuple(record for record in records if isinstance(record, Failure)),
         tuple(record for record in records if isinstance(record, Training)),
         tuple(record for record in records if isinstance(record, Cosine)),
+        tuple(record for record in records if isinstance(record, Alarms)),
         notice,
     )
 

@@ -13,7 +13,7 @@ from fewone.errors import FewoneError
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean over independent units and its 95 % interval (Student's t); no bounds where there is one unit."""
+    """A mean over independent units and its 95 % interval; no bounds where there is one unit."""
 
     mean: float
     low: float | None
@@ -29,6 +29,17 @@ def interval(values: Sequence[float]) -> Interval:
         return Interval(mean, None, None, count)
     half = float(stats.t.ppf(0.975, count - 1) * np.std(values, ddof=1) / np.sqrt(count))
     return Interval(mean, mean - half, mean + half, count)
+
+
+def bootstrap(values: Sequence[float], draws: int = 10_000) -> Interval:
+    """Mean and 95 % percentile interval over resampled units: for shares near 0, where Student's t would go below."""
+    count, mean = len(values), float(np.mean(values))
+    if count < 2:
+        return Interval(mean, None, None, count)
+    # The same units always give the same interval: the draws are a means, not a measurement.
+    resampled = np.random.default_rng(0).integers(0, count, (draws, count))
+    low, high = np.quantile(np.asarray(values)[resampled].mean(-1), [0.025, 0.975])
+    return Interval(mean, float(low), float(high), count)
 
 
 @dataclass(frozen=True)

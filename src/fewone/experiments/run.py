@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -18,9 +19,10 @@ from fewone.datasets import load
 from fewone.documents import DocumentError
 from fewone.episodes import TaskSplits, generator_for
 from fewone.errors import FewoneError, FewoneWarning
+from fewone.evaluation.alarms import measure_alarms
 from fewone.evaluation.gradients import has_initialisation, measure_cosines
 from fewone.evaluation.protocol import evaluate
-from fewone.evaluation.results import Cosine, Point, Row, Threshold, Training, append, find_origin, make_rows
+from fewone.evaluation.results import Alarms, Cosine, Point, Row, Threshold, Training, append, find_origin, make_rows
 from fewone.evaluation.scores import Results
 from fewone.evaluation.selection import calibrate_over_tasks, choose_dial, is_shallow, is_trained, observe_batches
 from fewone.experiments.defaults import default_experiment
@@ -174,20 +176,56 @@ def judge_on_test(
 
 def look_back(
     experiment: Experiment, splits: TaskSplits, learner: MetaLearner, folder: Path
-) -> tuple[Training | Cosine, ...]:
-    """How the training went and, for a gradient-based learner, what became of the cosine of its gradients."""
+) -> tuple[Training | Cosine | Alarms, ...]:
+    """How the training went, what became of the cosine of a gradient-based learner, and of asked false-alarm rates.
+
+    The rates only of learners that serve every K in one pass: the others adapt by descent, or fit K + 1 times to each
+    support. `fewone analyze alarms` asks any of them.
+    """
+    asked = learner.every_k and load_calibration(folder) is not None
+    alarms = count_alarms(experiment, splits, learner, folder) if asked else ()
     history, cost = read_history(folder), read_cost(folder)
     if not history or cost is None:
-        return ()
+        return alarms
     origin = find_origin(splits.fingerprint, cost.seconds, cost.cpu_seconds)
     points = tuple(Point(one.iteration, one.cpu_seconds, one.loss, one.accuracy) for one in history)
     training = Training(experiment.to_plain(), experiment.seed, points, origin)
     if not has_initialisation(learner):
-        return (training,)
+        return training, *alarms
     sampler = make_sampler(experiment, splits, 1.0)
     cosines = measure_cosines(learner, splits.test, splits.plan, sampler, EVALUATION_SEED)
     cosine = Cosine(experiment.to_plain(), experiment.seed, cosines.units, cosines.values, origin)
-    return training, cosine
+    return training, cosine, *alarms
+
+
+def count_alarms(experiment: Experiment, splits: TaskSplits, learner: MetaLearner, folder: Path) -> tuple[Alarms, ...]:
+    """Asked and realised false-alarm rates on the test tasks, with the folder's calibration, for every K it is for."""
+    calibration = load_calibration(folder)
+    if calibration is None:
+        raise FewoneError(f"{folder}: its learner has no calibration, so no false-alarm rate can be asked; train again")
+    records: list[Alarms] = []
+    for k in dict.fromkeys((experiment.k, *experiment.further_k)):
+        started, started_cpu = time.perf_counter(), time.process_time()
+        sampler = make_sampler(replace(experiment, k=k), splits, experiment.test_normal_share)
+        calibrated = Calibrated(learner, calibration)
+        found = measure_alarms(calibrated, splits.test, splits.plan, sampler, EVALUATION_SEED)
+        seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - started_cpu
+        origin = find_origin(splits.fingerprint, seconds, cpu_seconds)
+        records += [
+            Alarms(
+                experiment.to_plain(),
+                experiment.seed,
+                k,
+                one.level,
+                one.rate,
+                one.units,
+                one.false_alarms,
+                one.misses,
+                origin,
+            )
+            for one in found
+        ]
+    return tuple(records)
 
 
 def _judge(experiment: Experiment, splits: TaskSplits, learner: Adapting) -> Results:
