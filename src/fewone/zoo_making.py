@@ -1,55 +1,156 @@
-"""A trained folder and its card -> a model of the zoo: `python -m fewone.zoo_making TRAINED CARD.toml`.
+"""A trained folder, its card and its results -> a model of the zoo.
 
-CARD.toml: name, title, data, licence, seeds, intended_use, limits, sampling_rate (for series in time) and one
-[[accuracy]] table per K (support_size, balanced_accuracy, low, high, in percent). The rest is read from the model.
+`python -m fewone.zoo_making TRAINED CARD.toml --results results/own.jsonl`. CARD.toml holds what only people know:
+name, title, data, licence, intended_use, limits and, for series in time, sampling_rate. Figures come from result rows.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import json
 import sys
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
-from fewone.checkpoints import ModelCard, load_calibration, load_learner, save_calibration, save_learner
-from fewone.documents import DocumentError, from_plain
+from fewone.checkpoints import (
+    ModelCard,
+    build_learner,
+    load_calibration,
+    load_learner,
+    save_calibration,
+    save_learner,
+)
+from fewone.documents import DocumentError, Json, from_plain, to_plain
 from fewone.errors import FewoneError
-from fewone.zoo import ZooCard, write_card
-from fewone.zoo.cards import HOME
+from fewone.evaluation.results import Reading, Row, read
+from fewone.evaluation.scores import Interval
+from fewone.experiments.experiment import Experiment, parse_experiment
+from fewone.learners import MetaLearner
+from fewone.training import read_history
+from fewone.zoo import Accuracy, ZooCard, write_card
+from fewone.zoo.cards import HOME, SIZES, THRESHOLD
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """Put a trained model into the zoo: weights, calibration and card, nothing of the training state."""
+    """Put a trained model into the zoo: weights, calibration and card, nothing that only the training needs."""
 
     trained: Annotated[Path, tyro.conf.Positional]
     """A folder made by fewone train."""
     card: Annotated[Path, tyro.conf.Positional]
     """The TOML file that says what the model is."""
+    results: tuple[Path, ...]
+    """Files of result rows; the accuracies are taken from those of this very experiment and seed."""
     home: Path = HOME
     """The folder of the zoo."""
 
 
-def make_model(trained: Path, description: Path, home: Path = HOME) -> Path:
+def make_model(trained: Path, description: Path, results: Sequence[Path], home: Path = HOME) -> Path:
     """Write home/NAME; a model of that name is replaced."""
     learner, card = load_learner(trained)
     calibration = load_calibration(trained)
     if calibration is None:
         raise FewoneError(f"{trained}: the model was never calibrated, and the zoo promises false-alarm rates")
-    name, zoo_card = read_description(description, card)
+    accuracy = find_accuracy(trained, card, results)
+    name, zoo_card = read_description(description, card, accuracy)
+    slim, slim_card = drop_training_parts(learner, card)
     folder = home / name
-    save_learner(folder, learner, dataclasses.replace(card, sampling_rate=zoo_card.sampling_rate))
+    save_learner(folder, slim, replace(slim_card, sampling_rate=zoo_card.sampling_rate))
     save_calibration(folder, calibration)
     write_card(folder, zoo_card)
     return folder
 
 
-def read_description(path: Path, card: ModelCard) -> tuple[str, ZooCard]:
-    """The model's name and card: what CARD.toml says, and what the model knows of itself."""
+def drop_training_parts(learner: MetaLearner, card: ModelCard) -> tuple[MetaLearner, ModelCard]:
+    """Without the classifier of the auxiliary loss, which adapting never asks; all other weights as they are."""
+    slim_card = replace(card, learning=replace(card.learning, auxiliary_classes=0))
+    slim = build_learner(slim_card)
+    trained = learner.state_dict()
+    slim.load_state_dict({name: trained[name] for name in slim.state_dict()})
+    return slim.eval(), slim_card
+
+
+def find_accuracy(trained: Path, card: ModelCard, results: Sequence[Path]) -> tuple[Accuracy, ...]:
+    """What the rows say of this training at every K it was judged at, each example and, if there are any, each run."""
+    wanted = _read_experiment(json.loads(card.experiment))
+    if wanted is None:
+        raise FewoneError(f"{trained}: its experiment is not one of this version of fewone; train it again")
+    readings = [read(path) for path in results]
+    _check_history(trained, wanted, readings)
+    rows = [row for reading in readings for row in reading.rows if _is_of(row, wanted, card.fingerprint)]
+    asked = {wanted.k, *wanted.further_k}
+    with_runs = any(row.level == "run" for row in rows)
+    found = []
+    for size in sorted(asked | set(SIZES)):
+        for level in ("example", "run") if with_runs else ("example",):
+            fitting = [row for row in rows if row.experiment["k"] == size and row.level == level]
+            if fitting:
+                found.append(_summarize(size, fitting[-1]))
+            elif size in asked:
+                raise FewoneError(
+                    f"{', '.join(map(str, results))}: no test row of {wanted.learner} on {wanted.dataset}, K = {size},"
+                    f" seed {wanted.seed}, each {level}, {THRESHOLD} threshold, with the very settings and data of"
+                    f" {trained}; add it with: fewone evaluate {trained} --results FILE.jsonl"
+                )
+    return tuple(found)
+
+
+def _read_experiment(plain: dict[str, Json]) -> Experiment | None:
+    """The experiment of a row or a card; None where its settings no longer exist."""
+    with suppress(FewoneError):
+        return parse_experiment(plain)
+    return None
+
+
+def _is_of(row: Row, wanted: Experiment, fingerprint: str) -> bool:
+    """Whether a row judges this training, at whatever K: further_k says only where a training is judged."""
+    found = _read_experiment(row.experiment)
+    return (
+        found is not None
+        and replace(found, k=wanted.k, further_k=wanted.further_k) == wanted
+        and (row.split, row.threshold, row.origin.fingerprint) == ("test", THRESHOLD, fingerprint)
+    )
+
+
+def _check_history(trained: Path, wanted: Experiment, readings: Sequence[Reading]) -> None:
+    """Refuse rows of another training with the same settings (of another machine, say): its validations differ."""
+    here = [(one.iteration, one.loss) for one in read_history(trained)]
+    histories = [
+        [(point.iteration, point.loss) for point in training.history]
+        for reading in readings
+        for training in reading.trainings
+        if _read_experiment(training.experiment) == wanted
+    ]
+    if here and histories and here not in histories:
+        raise FewoneError(
+            f"{trained}: the rows of this experiment judged another training, whose validations differ; judge this one:"
+            f" fewone evaluate {trained} --results FILE.jsonl, and give that file"
+        )
+
+
+def _summarize(size: int, row: Row) -> Accuracy:
+    accuracy: Interval = row.summary.accuracy
+    low, high = (
+        None if bound is None else round(100 * min(1.0, max(0.0, bound)), 1) for bound in (accuracy.low, accuracy.high)
+    )
+    return Accuracy(
+        size,
+        row.level,
+        accuracy.units,
+        round(100 * accuracy.mean, 1),
+        low,
+        high,
+        round(100 * row.summary.auroc.mean, 1),
+    )
+
+
+def read_description(path: Path, card: ModelCard, accuracy: Sequence[Accuracy]) -> tuple[str, ZooCard]:
+    """The model's name and card: what CARD.toml says, what the model knows of itself, what the rows say."""
     try:
         plain: dict[str, Any] = tomllib.loads(path.read_text())
     except OSError as error:
@@ -59,7 +160,16 @@ def read_description(path: Path, card: ModelCard) -> tuple[str, ZooCard]:
     name = plain.pop("name", None)
     if not isinstance(name, str) or not name.isidentifier():
         raise FewoneError(f"{path}: name: one word is needed, got {name!r}")
-    known = {"shape": list(card.shape), "learner": card.algorithm, "experiment": card.experiment}
+    known = {
+        "shape": list(card.shape),
+        "learner": card.algorithm,
+        "experiment": card.experiment,
+        "seeds": [json.loads(card.experiment)["seed"]],
+        "accuracy": [to_plain(one) for one in accuracy],
+    }
+    for key in known:
+        if key in plain:
+            raise FewoneError(f"{path}: {key}: is taken from the model and its result rows; remove it here")
     try:
         return name, from_plain(ZooCard, {"sampling_rate": None, **plain, **known})
     except DocumentError as error:
@@ -70,7 +180,7 @@ def main(arguments: list[str] | None = None) -> int:
     """0 if the model is in the zoo, 2 for a mistake."""
     chosen = tyro.cli(Arguments, args=arguments, prog="python -m fewone.zoo_making")
     try:
-        folder = make_model(chosen.trained, chosen.card, chosen.home)
+        folder = make_model(chosen.trained, chosen.card, chosen.results, chosen.home)
     except FewoneError as error:
         print(f"fewone: {error}", file=sys.stderr)
         return 2

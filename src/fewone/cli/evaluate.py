@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -36,6 +36,8 @@ class Arguments:
     """Where `fewone train` wrote."""
     results: Path | None = None
     """A file of JSON lines to which the rows are added."""
+    further_k: tuple[int, ...] = ()
+    """Judge it with these K as well (default: those of its experiment)."""
     data_dir: tuple[Path, ...] = ()
     """Folders that hold the data (default: those that FEWONE_DATA names)."""
     threads: int | None = None
@@ -46,7 +48,8 @@ def main(arguments: list[str]) -> int:
     """Print the table, add the rows."""
     chosen = tyro.cli(Arguments, prog="fewone evaluate", args=arguments)
     learner, experiment, splits = open_trained(chosen.folder, chosen.data_dir, chosen.threads)
-    _, rows = judge_on_test(experiment, splits, learner, chosen.folder)
+    judged = replace(experiment, further_k=chosen.further_k) if chosen.further_k else experiment
+    _, rows = judge_on_test(judged, splits, learner, chosen.folder)
     console = Console()
     for row in rows:
         console.print(describe_row(row), highlight=False, soft_wrap=True)

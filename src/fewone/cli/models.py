@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -10,7 +11,8 @@ import tyro
 
 from fewone.documents import nearest, to_plain
 from fewone.errors import FewoneError
-from fewone.zoo import ZooModel, read_models
+from fewone.zoo import Accuracy, ZooModel, read_models
+from fewone.zoo.cards import THRESHOLD
 
 
 @dataclass(frozen=True)
@@ -61,10 +63,22 @@ def show_card(model: ZooModel) -> str:
         f"limits        {card.limits}",
         f"size          {model.size / 1e6:.2f} MB",
         f"seeds         {', '.join(map(str, card.seeds))}",
-        "balanced accuracy on test tasks, with its 95 % interval over tasks:",
-    ]
-    lines += [
-        f"  K = {one.support_size:<3} {one.balanced_accuracy:5.1f} % [{one.low:.1f}, {one.high:.1f}]"
-        for one in card.accuracy
+        *_show_accuracy(card.accuracy),
     ]
     return "\n".join(lines)
+
+
+def _show_accuracy(accuracy: Sequence[Accuracy]) -> list[str]:
+    """One line per K and level, in per cent."""
+    tasks = ", ".join(map(str, sorted({one.tasks for one in accuracy})))
+    lines = [
+        f"on {tasks} unseen test task(s), at the default threshold ({THRESHOLD} over tasks):",
+        "         balanced accuracy, %, with its 95 % interval over tasks (cut at 100); AUROC, %",
+    ]
+    runs = any(one.level == "run" for one in accuracy)
+    for one in accuracy:
+        bounds = "" if one.low is None or one.high is None else f"[{one.low:.1f}, {one.high:.1f}]"
+        line = f"  K = {one.support_size:<3} {one.balanced_accuracy:5.1f} {bounds:<14} {one.auroc:5.1f}"
+        level = "each run, the mean of its stretches" if one.level == "run" else "each stretch"
+        lines.append(f"{line}  {level}" if runs else line)
+    return lines

@@ -30,7 +30,7 @@ from fewone.detector.thresholds import Scores, average_groups, find_group_thresh
 from fewone.episodes import Preparation
 from fewone.errors import FewoneError, InputError
 from fewone.learners import MetaLearner
-from fewone.zoo import advise
+from fewone.zoo import advise, advise_on_array
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -217,11 +217,13 @@ class FewShotDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         rate = self.false_alarm_rate
         if rate is not None and not 0.0 < rate < 1.0:
             raise InputError(f"false_alarm_rate is {rate}: a share between 0 and 1 is expected, such as 0.05")
-        trained = None if self.card is None else self.card.sampling_rate
-        if None not in (self.sampling_rate, trained) and self.sampling_rate != trained:
+        if self.card is None or None in (self.sampling_rate, self.card.sampling_rate):
+            return
+        if self.sampling_rate != self.card.sampling_rate:
+            trained = f"{self.card.sampling_rate:g} Hz"
             raise InputError(
-                f"the model was trained on series of {trained:g} Hz, yours have {self.sampling_rate:g} Hz: resample"
-                f" them to {trained:g} Hz, or train a model on your own series: fewone train --dataset folder:PATH"
+                f"the model was trained on series of {trained}, yours have {self.sampling_rate:g} Hz: resample them to"
+                f" {trained}; {advise(self.card.shape, self.sampling_rate)}"
             )
 
     def _adapt(self, support: Support) -> Self:
@@ -292,7 +294,7 @@ class FewShotDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         try:
             values = arrange(array, self.card.shape)
         except InputError as error:
-            raise InputError(f"{error}; {advise(array.shape[1:], self.sampling_rate)}") from None
+            raise InputError(f"{error}; {advise_on_array(array.shape, self.sampling_rate)}") from None
         check_range(array, self.card.preparation.scale)
         if first:
             self.n_features_in_ = array.shape[1]

@@ -3,6 +3,26 @@
 A folder `zoo/NAME/` with `card.json` and a saved learner is a model; nothing else has to be registered.
 """
 
-from fewone.zoo.cards import Accuracy, ZooCard, ZooModel, advise, find_model, fitting_models, read_models, write_card
+from fewone.zoo.cards import (
+    Accuracy,
+    ZooCard,
+    ZooModel,
+    advise,
+    advise_on_array,
+    find_model,
+    fitting_models,
+    read_models,
+    write_card,
+)
 
-__all__ = ["Accuracy", "ZooCard", "ZooModel", "advise", "find_model", "fitting_models", "read_models", "write_card"]
+__all__ = [
+    "Accuracy",
+    "ZooCard",
+    "ZooModel",
+    "advise",
+    "advise_on_array",
+    "find_model",
+    "fitting_models",
+    "read_models",
+    "write_card",
+]

@@ -9,22 +9,34 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from fewone.documents import DocumentError, from_plain, to_plain
 from fewone.errors import FewoneError
 
 CARD = "card.json"
 HOME = Path(__file__).parent
+THRESHOLD = "calibrated"
+"""Where a model of the zoo puts its threshold unless a false-alarm rate is asked for: 0 on its calibrated log-odds."""
+SIZES = (1, 2, 5, 10, 20)
+"""The K whose accuracy a card gives where the data allow it."""
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Balanced accuracy on test tasks at K normals, in percent, with its 95 % interval over tasks."""
+    """Balanced accuracy and AUROC on test tasks at K normals, in percent, at the model's default threshold.
+
+    level: each example, or each run of a machine by the mean over its stretches. tasks: how many independent ones the
+    mean and its 95 % interval are over; no interval where there is one.
+    """
 
     support_size: int
+    level: Literal["example", "run"]
+    tasks: int
     balanced_accuracy: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
+    auroc: float
 
 
 @dataclass(frozen=True)
@@ -85,8 +97,22 @@ def fitting_models(got: Sequence[int], sampling_rate: float | None = None, home:
 def advise(got: Sequence[int], sampling_rate: float | None = None) -> str:
     """For someone whose examples have this shape: which models take them, and how to train one."""
     names = fitting_models(got, sampling_rate)
-    fits = f"models that take such examples: {', '.join(names)}" if names else "no model of the zoo takes such examples"
+    turned = fitting_models(got[::-1], sampling_rate) if len(got) == 2 and not names else []
+    if names:
+        fits = f"models that take such examples: {', '.join(names)}"
+    elif turned:
+        fits = f"models that take such examples with channels before time steps: {', '.join(turned)}"
+    else:
+        rate = "" if sampling_rate is None else f" at {sampling_rate:g} Hz"
+        fits = f"no model of the zoo takes such examples{rate}"
     return f"{fits}; to train one on your own tasks: fewone train --dataset folder:PATH"
+
+
+def advise_on_array(shape: Sequence[int], sampling_rate: float | None = None) -> str:
+    """The same for a whole array, whose first axis counts the examples unless the array is itself one example."""
+    if not fitting_models(shape[1:], sampling_rate) and fitting_models(shape, sampling_rate):
+        return f"taken as one example: {advise(shape, sampling_rate)}"
+    return advise(shape[1:], sampling_rate)
 
 
 def layouts(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
