@@ -129,8 +129,8 @@ def test_an_error_of_shape_names_the_models_that_would_fit(zoo: Path) -> None:
         load("tiny").fit(np.zeros((3, 12)))
     assert "models that take such examples: tiny" in cards.advise((16,))
     assert "with channels before time steps: tiny" in cards.advise((16, 1))
-    assert "taken as one example: models that take such examples: tiny" in cards.advise_on_array((1, 16))
-    with pytest.raises(InputError, match="2000 Hz, yours have 100 Hz: .*; no model of the zoo .* at 100 Hz; to train"):
+    assert "taken as one example: models that take such examples: tiny" in cards.advise_on_array((16,))
+    with pytest.raises(InputError, match=r"2000 Hz, yours have 100 Hz: .*; no model of the zoo .* at 100 Hz; to train"):
         load("tiny", sampling_rate=100.0).fit(np.zeros((3, 16)))
 
 
