@@ -6,15 +6,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from fewone.detector.aligned import AlignedDetector as AlignedDetector
     from fewone.detector.few_shot_detector import FewShotDetector as FewShotDetector
     from fewone.detector.loading import load as load
     from fewone.detector.recordings import windows as windows
 
 __version__ = "0.1.0"
-__all__ = ["FewShotDetector", "__version__", "load", "windows"]
+__all__ = ["AlignedDetector", "FewShotDetector", "__version__", "load", "windows"]
 
 # Loaded when first used: torch and scikit-learn take seconds, and `import fewone` must not.
 _HOMES = {
+    "AlignedDetector": "fewone.detector.aligned",
     "FewShotDetector": "fewone.detector.few_shot_detector",
     "load": "fewone.detector.loading",
     "windows": "fewone.detector.recordings",

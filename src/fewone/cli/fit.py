@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -12,8 +14,10 @@ import tyro
 from rich.console import Console
 from rich.progress import track
 
+from fewone.detector.aligned import AlignedDetector
+from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.detector.loading import load
-from fewone.detector.user_files import list_files, read_examples
+from fewone.detector.user_files import FileExamples, list_files, read_examples
 from fewone.errors import FewoneError
 
 
@@ -33,8 +37,20 @@ class Arguments:
     """Of your recordings in Hz; refused where the model was trained for another one."""
     stride: int | None = None
     """Recordings are cut into a window every so many time steps (default: one window after the other)."""
+    aligned: bool = False
+    """Every recording is a run of one course (an operation of a machine), all cut alike: window p is judged by window
+    p of the normals, and there is one decision per run."""
     json: bool = False
     """Print one JSON object instead of text."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What fitting says: how many normals, which of them look odd and where, warnings."""
+
+    normals: int
+    odd: tuple[str, ...]
+    warnings: tuple[str, ...]
 
 
 def main(arguments: list[str]) -> int:
@@ -47,18 +63,37 @@ def main(arguments: list[str]) -> int:
     files = list_files(chosen.normals)
     reading = track(files, "reading", console=console, transient=True, disable=not console.is_terminal)
     found = [read_examples(file, detector.card.shape, chosen.stride) for file in reading]
-    detector.fit(np.concatenate([examples.values for examples in found]))
-    detector.save(chosen.out)
-    report = detector.report()
-    origins = [f"{one.file} at {place}" for one in found for place in one.places.tolist()]
-    odd = [origins[number] for number in report.odd]
+    outcome = _fit_aligned(detector, found, chosen.out) if chosen.aligned else _fit(detector, found, chosen.out)
     if chosen.json:
-        facts = {"out": str(chosen.out), "normals": report.support_size, "odd": odd, "warnings": list(report.warnings)}
-        print(json.dumps(facts, ensure_ascii=False))
+        print(json.dumps({"out": str(chosen.out), **asdict(outcome)}, ensure_ascii=False))
         return 0
-    print(f"fitted on {report.support_size} normals from {len(files)} files, written to {chosen.out}")
-    for origin in odd:
+    print(f"fitted on {outcome.normals} normals from {len(files)} files, written to {chosen.out}")
+    for origin in outcome.odd:
         print(f"looks unlike the other normals: {origin}; if it is no normal, leave it out and fit again")
-    for line in report.warnings:
+    for line in outcome.warnings:
         print(line)
     return 0
+
+
+def _fit(detector: FewShotDetector, found: Sequence[FileExamples], out: Path) -> Outcome:
+    detector.fit(np.concatenate([examples.values for examples in found])).save(out)
+    report = detector.report()
+    origins = [f"{one.file} at {place}" for one in found for place in one.places.tolist()]
+    return Outcome(report.support_size, tuple(origins[number] for number in report.odd), report.warnings)
+
+
+def _fit_aligned(detector: FewShotDetector, found: Sequence[FileExamples], out: Path) -> Outcome:
+    """A detector for each window of the course."""
+    for one in found:
+        if not one.recording or len(one.places) != len(found[0].places):
+            raise FewoneError(
+                f"{one.file}: {len(one.places)} windows, {found[0].file} has {len(found[0].places)}; --aligned takes"
+                f" recordings of one course, all of the same length"
+            )
+    aligned = AlignedDetector(detector).fit(np.stack([one.values for one in found]))
+    aligned.save(out)
+    reports = aligned.report()
+    odd = [f"{found[run].file} at {found[run].places[p]}" for p, report in enumerate(reports) for run in report.odd]
+    lines = Counter(line for report in reports for line in report.warnings)
+    told = tuple(f"{line} (in {count} of {len(reports)} windows of the course)" for line, count in lines.items())
+    return Outcome(len(found), tuple(odd), told)

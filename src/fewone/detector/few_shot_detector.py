@@ -149,8 +149,7 @@ class FewShotDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]
     def decide(self, scores: SeriesScores) -> float:
         """One decision value for a whole recording from its `score_series`: above 0 normal, below 0 anomalous."""
         check_is_fitted(self)
-        offset = self._group_offset(np.array([len(scores.windows)]))[0]
-        return float(scores.windows.mean() + self.offset_ - offset)
+        return float(scores.windows.mean() + self.offset_ - self.find_group_offset(len(scores.windows)))
 
     def explain(self, X: ArrayLike) -> Scores:  # noqa: N803
         """Where the anomaly is: a map of the shape of X; the higher, the more that place makes an example anomalous."""
@@ -241,6 +240,11 @@ class FewShotDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         preparation = Preparation() if self.card is None else self.card.preparation
         learner = copy.deepcopy(self.learner).eval()
         return learner if self.calibration is None else Calibrated(learner, self.calibration), preparation
+
+    def find_group_offset(self, size: int) -> float:
+        """What to take off the mean score of `size` examples of one recording for its decision value."""
+        check_is_fitted(self)
+        return float(self._group_offset(np.array([size]))[0])
 
     def _group_offset(self, sizes: NDArray[np.int64]) -> Scores:
         return -find_group_thresholds(-self.offset_, self.false_alarm_rate, self.calibration, self.support_size_, sizes)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fewone.checkpoints import load_calibration, load_learner
+from fewone.detector.aligned import is_aligned
 from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.detector.files import is_detector, read_detector
 from fewone.errors import FewoneError
@@ -25,6 +26,8 @@ def load(
     sampling_rate : of your series in Hz; refused where the model was trained for another one.
     """
     folder = find_folder(name)
+    if is_aligned(folder):
+        raise FewoneError(f"{folder}: a detector of aligned runs; load it with fewone.AlignedDetector.load")
     if not is_detector(folder):
         learner, card = load_learner(folder)
         return FewShotDetector(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fewone.detector.aligned import AlignedDetector
 from fewone.detector.drawing import LARGEST_COUNT
 from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.detector.user_files import read_examples
@@ -30,12 +31,17 @@ table{{border-collapse:collapse}}td,th{{padding:.2rem .8rem;text-align:left}}
 LARGEST_TABLE = 1000
 
 
-def render_page(detector: FewShotDetector, verdicts: Sequence[Verdict], shape: tuple[int, ...]) -> str:
+def render_page(detector: FewShotDetector | AlignedDetector, verdicts: Sequence[Verdict], shape: tuple[int, ...]) -> str:
     """The page, self-contained; the worst window stands for a recording."""
     worst = sorted(verdicts, key=lambda verdict: verdict.decision)
     values = np.stack([_example(verdict, shape) for verdict in worst[:LARGEST_COUNT]])
     buffer = io.BytesIO()
-    detector.plot(values).savefig(buffer, format="png", dpi=80)
+    if isinstance(detector, AlignedDetector):
+        step = detector.step
+        figure = detector.plot_windows(values, [verdict.worst // step for verdict in worst[:LARGEST_COUNT]])
+    else:
+        figure = detector.plot(values)
+    figure.savefig(buffer, format="png", dpi=80)
     return _PAGE.format(
         anomalous=count_anomalous(verdicts),
         total=len(verdicts),

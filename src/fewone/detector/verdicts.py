@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from fewone.checkpoints import write_aside
+from fewone.detector.aligned import AlignedDetector
 from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.detector.user_files import FileExamples
 from fewone.errors import FewoneError
@@ -33,8 +34,10 @@ class Verdict:
     anomalous: bool
 
 
-def judge_file(detector: FewShotDetector, examples: FileExamples) -> list[Verdict]:
+def judge_file(detector: FewShotDetector | AlignedDetector, examples: FileExamples) -> list[Verdict]:
     """One verdict for a recording, or one for each example of a table."""
+    if isinstance(detector, AlignedDetector):
+        return [_judge_run(detector, examples)]
     groups = np.zeros(len(examples.places), np.int64) if examples.recording else np.arange(len(examples.places))
     decisions = detector.decision_function(examples.values, groups=groups)
     probabilities = detector.anomaly_probability(examples.values, groups=groups)
@@ -49,6 +52,20 @@ def judge_file(detector: FewShotDetector, examples: FileExamples) -> list[Verdic
             places, counts, worsts, decisions, probabilities, strict=True
         )
     ]
+
+
+def _judge_run(detector: AlignedDetector, examples: FileExamples) -> Verdict:
+    """One verdict for a run, from aligned windows."""
+    expected = len(detector.stretches_)
+    if len(examples.places) != expected:
+        raise FewoneError(
+            f"{examples.file}: {len(examples.places)} windows, the detector was fitted on runs of {expected}; give whole"
+            f" runs of the same course, cut alike"
+        )
+    run = examples.values[None]
+    worst = int(examples.places[detector.score_stretches(run)[0].argmin()])
+    decision, probability = float(detector.decision_function(run)[0]), float(detector.anomaly_probability(run)[0])
+    return Verdict(str(examples.file), 0, expected, worst, decision, probability, decision < 0)
 
 
 def as_csv(verdicts: Iterable[Verdict], header: bool = True) -> str:
