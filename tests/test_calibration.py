@@ -19,7 +19,8 @@ from fewone.calibration import (
     calibrate,
     score_leaving_one_out,
 )
-from fewone.calibration.calibrated import LeavingOneOut
+from fewone.calibration.calibrated import LEVELS, LeavingOneOut
+from fewone.calibration.tails import find_quantiles
 from fewone.documents import from_plain, to_plain
 from fewone.episodes import Examples, RowPool, Store, Task
 from fewone.errors import FewoneError
@@ -126,17 +127,50 @@ def test_a_single_task_moves_the_threshold_only_part_of_the_way() -> None:
     assert 0.3 < one < many < 2.2
 
 
-@pytest.mark.parametrize("rate", [0.1, 0.05, 0.01])
-def test_the_asked_false_alarm_rate_is_kept_on_other_tasks(rate: float) -> None:
+def test_asked_false_alarm_rates_are_kept_on_other_tasks() -> None:
     learner = ValueLearner()
-    found = calibrate([HeldOut(learner, gaussian_tasks(20, wander=0.3, size=200))], SAMPLER, sizes=(5,), queries=100)
-    threshold, alarms = found.threshold(5, rate), []
-    for task in gaussian_tasks(40, wander=0.3, size=400, seed=9):
+    known = gaussian_tasks(80, wander=0.3, size=120)
+    found = calibrate([HeldOut(learner, known)], SAMPLER, sizes=(5,), adaptation_sets=2, queries=100)
+    alarms: dict[float, list[Tensor]] = {0.1: [], 0.05: [], 0.01: []}
+    for task in gaussian_tasks(300, wander=0.3, size=400, seed=9):
         values = task.normal.store.values[:400]
-        scorer = Calibrated(learner, found).adapt(Examples.normals(values[None, :5]))
-        alarms.append(scorer(values[None]) > threshold)
-    realised = float(torch.cat(alarms, 1).float().mean())
-    assert rate / 2 < realised < 2 * rate
+        logits = Calibrated(learner, found).adapt(Examples.normals(values[None, :5]))(values[None, 5:])
+        for rate, shares in alarms.items():
+            shares.append((logits > found.threshold(5, rate)).float().mean())
+    for rate, factor in ((0.1, 1.2), (0.05, 1.2), (0.01, 1.5)):
+        realised = float(torch.stack(alarms[rate]).mean())
+        assert rate / factor < realised < factor * rate
+
+
+@pytest.mark.parametrize("count", [3, 5, 10, 30])
+@pytest.mark.parametrize(("wander", "stretch"), [(0.0, 0.0), (0.5, 0.2)])
+def test_however_few_tasks_there_are_the_rate_realised_by_new_tasks_is_on_average_the_asked_one(
+    count: int, wander: float, stretch: float
+) -> None:
+    """Tasks are Gaussians of random place and width, so what a new one realises is known without drawing from it."""
+    generator = torch.Generator().manual_seed(3)
+    places = wander * torch.randn(3000, generator=generator)
+    widths = (stretch * torch.randn(3000, generator=generator)).exp()
+    realised = []
+    for _ in range(200):
+        units = [
+            wander * torch.randn((), generator=generator)
+            + (stretch * torch.randn((), generator=generator)).exp() * torch.randn(60, generator=generator)
+            for _ in range(count)
+        ]
+        limits = torch.tensor(find_quantiles(units, LEVELS))
+        scaled = (limits[:, None] - places) / widths
+        realised.append(torch.special.ndtr(-scaled).mean(-1))
+    mean = torch.stack(realised).mean(0)
+    for level in (0.9, 0.95):
+        assert (1 - level) / 1.2 < float(mean[LEVELS.index(level)]) < 1.2 * (1 - level)
+    assert float(mean[LEVELS.index(0.99)]) < (0.02 if count < 5 else 0.015)
+    assert bool((mean.diff() < 0).all()), "a lower rate has a higher threshold"
+
+
+def test_a_single_task_gives_its_own_quantiles() -> None:
+    values = torch.arange(1.0, 101.0)
+    assert find_quantiles([values], (0.5, 0.9, 0.99)) == (50.0, 90.0, 99.0)
 
 
 def test_groups_have_tighter_tails_and_recordings_stay_together() -> None:

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from fewone.checkpoints import write_aside
+from fewone.detector.aligned import AlignedDetector
 from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.errors import FewoneError
 
@@ -38,16 +39,36 @@ class ExportedDetector(nn.Module):
         return scores, decisions, torch.where(decisions >= 0, 1, -1)
 
 
-def export_onnx(detector: FewShotDetector, path: Path) -> float:
+class ExportedAligned(nn.Module):
+    """values (runs, stretches, *shape) -> the same three answers for each run, (runs,)."""
+
+    def __init__(self, detector: AlignedDetector) -> None:
+        super().__init__()
+        self.stretches = nn.ModuleList(stretch.adapted_ for stretch in detector.stretches_)
+        self.offset = detector.offset_
+
+    def forward(self, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        logits = [adapted(values[:, number]) for number, adapted in enumerate(self.stretches)]
+        scores = -torch.stack(logits, dim=1).mean(dim=1)
+        decisions = scores - self.offset
+        return scores, decisions, torch.where(decisions >= 0, 1, -1)
+
+
+def export_onnx(detector: FewShotDetector | AlignedDetector, path: Path) -> float:
     """Write the file and run it: returns the largest difference of a score s, at most 1e-5 * max(1, |s|)."""
-    check_is_fitted(detector)
     try:
         import onnxruntime
         import onnxscript  # noqa: F401
     except ImportError as error:
         raise FewoneError(f"the export needs {error.name}: pip install 'fewone[onnx]'") from error
-    values = _example(detector)
-    data = _convert(ExportedDetector(detector).eval(), values)
+    if isinstance(detector, AlignedDetector):
+        module: nn.Module = ExportedAligned(detector)
+        support = torch.stack([stretch.support_.values for stretch in detector.stretches_], dim=1)
+    else:
+        check_is_fitted(detector)
+        module, support = ExportedDetector(detector), detector.support_.values
+    values = _example(support)
+    data = _convert(module.eval(), values)
     try:
         session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
         difference = _compare(detector, session, values.numpy())
@@ -64,9 +85,8 @@ def export_onnx(detector: FewShotDetector, path: Path) -> float:
     return difference
 
 
-def _example(detector: FewShotDetector) -> Tensor:
+def _example(support: Tensor) -> Tensor:
     """The support and as many examples around it, at least three: sizes 0 and 1 would be taken for constants."""
-    support = detector.support_.values
     generator = torch.Generator().manual_seed(0)
     around = support + support.std() * torch.randn(support.shape, generator=generator, dtype=support.dtype)
     both = torch.cat([support, around])
@@ -92,7 +112,7 @@ def _convert(module: nn.Module, values: Tensor) -> bytes:
     return bytes(program.model_proto.SerializeToString())
 
 
-def _compare(detector: FewShotDetector, session: object, values: np.ndarray) -> float:
+def _compare(detector: FewShotDetector | AlignedDetector, session: object, values: np.ndarray) -> float:
     """The largest difference of a score in units of max(1, |score|), one example at a time and all at once."""
     expected = detector.score_samples(values)
     at_once = session.run([OUTPUTS[0]], {INPUT: values})[0]  # type: ignore[attr-defined]

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fewone.calibration.calibrated import LEVELS, Adapting, CalibrationMap, Knot, Tail, score_leaving_one_out
+from fewone.calibration.tails import find_quantiles
 from fewone.episodes import ANOMALOUS, NORMAL, Episodes, EvaluationPlan, Task
 from fewone.errors import FewoneError
 from fewone.sampling import EpisodeSampler
@@ -215,7 +216,7 @@ def _within_spread(scored: Sequence[_Scored]) -> float:
 
 
 def _find_tails(knot: Knot, scored: Sequence[_Scored], departure: Tensor) -> tuple[Tail, ...]:
-    """Quantiles of the normals' mean logits for each group size, every unit counting alike."""
+    """Quantiles, for a unit that is none of these, of the normals' mean logits for each group size."""
     groups: dict[tuple[str, int, int], list[Tensor]] = {}
     for episode, moved in zip(scored, departure, strict=True):
         logits = knot.slope * (episode.scores - knot.threshold - knot.follow * moved)
@@ -233,15 +234,5 @@ def _find_tails(knot: Knot, scored: Sequence[_Scored], departure: Tensor) -> tup
             if whole:
                 units.setdefault(unit, []).append(logits[:whole].view(-1, size).mean(-1))
         if units:
-            tails.append(Tail(size, _quantiles([torch.cat(parts) for parts in units.values()])))
+            tails.append(Tail(size, find_quantiles([torch.cat(parts) for parts in units.values()], LEVELS)))
     return tuple(tails)
-
-
-def _quantiles(units: Sequence[Tensor]) -> tuple[float, ...]:
-    """Quantiles at LEVELS of all values together, each unit weighing the same."""
-    values = torch.cat(list(units))
-    weights = torch.cat([torch.full_like(unit, 1.0 / (len(unit) * len(units))) for unit in units])
-    order = values.argsort()
-    reached = weights[order].cumsum(0)
-    places = torch.searchsorted(reached, torch.tensor(LEVELS, dtype=reached.dtype)).clamp_max(len(values) - 1)
-    return tuple(values[order][places].tolist())

@@ -12,6 +12,7 @@ import tyro
 from rich.console import Console
 from rich.progress import track
 
+from fewone.detector.aligned import AlignedDetector, is_aligned
 from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.detector.loading import load
 from fewone.detector.user_files import list_files, read_examples
@@ -56,7 +57,7 @@ def main(arguments: list[str]) -> int:
     if chosen.out is not None:
         write_text(chosen.out, as_csv(verdicts))
     if chosen.plot is not None:
-        write_text(chosen.plot, render_page(detector, verdicts, shape))
+        write_text(chosen.plot, render_page(detector, verdicts, shape, chosen.stride))
     if chosen.json:
         for verdict in verdicts:
             print(json.dumps(asdict(verdict), ensure_ascii=False))
@@ -65,8 +66,12 @@ def main(arguments: list[str]) -> int:
     return 1 if count_anomalous(verdicts) else 0
 
 
-def load_fitted(folder: Path) -> tuple[FewShotDetector, tuple[int, ...]]:
-    """The detector of a folder and the shape it takes; a model that was never fitted is refused."""
+def load_fitted(folder: Path) -> tuple[FewShotDetector | AlignedDetector, tuple[int, ...]]:
+    """The detector of a folder and the shape of one example; a model that was never fitted is refused."""
+    if is_aligned(folder):
+        aligned = AlignedDetector.load(folder)
+        assert aligned.detector.card is not None
+        return aligned, aligned.detector.card.shape
     detector = load(folder)
     if not hasattr(detector, "support_") or detector.card is None:
         raise FewoneError(

@@ -13,6 +13,7 @@ import tyro
 
 from fewone.cli.score import describe, load_fitted
 from fewone.datasets.example_files import SUFFIXES
+from fewone.detector.aligned import AlignedDetector
 from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.detector.user_files import read_examples
 from fewone.detector.verdicts import Verdict, as_csv, judge_file
@@ -82,7 +83,7 @@ def arrivals(folder: Path, every: float, seconds: float | None) -> Iterator[Path
         time.sleep(every)
 
 
-def _judge(detector: FewShotDetector, file: Path, shape: tuple[int, ...]) -> list[Verdict]:
+def _judge(detector: FewShotDetector | AlignedDetector, file: Path, shape: tuple[int, ...]) -> list[Verdict]:
     try:
         return judge_file(detector, read_examples(file, shape))
     except FewoneError as error:

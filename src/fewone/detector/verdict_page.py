@@ -31,14 +31,19 @@ table{{border-collapse:collapse}}td,th{{padding:.2rem .8rem;text-align:left}}
 LARGEST_TABLE = 1000
 
 
-def render_page(detector: FewShotDetector | AlignedDetector, verdicts: Sequence[Verdict], shape: tuple[int, ...]) -> str:
-    """The page, self-contained; the worst window stands for a recording."""
+def render_page(
+    detector: FewShotDetector | AlignedDetector,
+    verdicts: Sequence[Verdict],
+    shape: tuple[int, ...],
+    stride: int | None = None,
+) -> str:
+    """The page, self-contained; the worst window stands for a recording. stride: as the recordings were cut."""
     worst = sorted(verdicts, key=lambda verdict: verdict.decision)
     values = np.stack([_example(verdict, shape) for verdict in worst[:LARGEST_COUNT]])
     buffer = io.BytesIO()
     if isinstance(detector, AlignedDetector):
-        step = detector.step
-        figure = detector.plot_windows(values, [verdict.worst // step for verdict in worst[:LARGEST_COUNT]])
+        step = shape[-1] if stride is None else stride
+        figure = detector.plot_windows(values, [_find_place(verdict) // step for verdict in worst[:LARGEST_COUNT]])
     else:
         figure = detector.plot(values)
     figure.savefig(buffer, format="png", dpi=80)
@@ -53,15 +58,17 @@ def render_page(detector: FewShotDetector | AlignedDetector, verdicts: Sequence[
 def _example(verdict: Verdict, shape: tuple[int, ...]) -> np.ndarray:
     """The example that a verdict is about (of a recording: its worst window), read again: all of them may be many."""
     examples = read_examples(Path(verdict.file), shape, stride=1)
-    place = verdict.worst if verdict.windows > 1 else verdict.place
-    chosen: np.ndarray = examples.values[place]
+    chosen: np.ndarray = examples.values[_find_place(verdict)]
     return chosen
+
+
+def _find_place(verdict: Verdict) -> int:
+    return verdict.worst if verdict.windows > 1 else verdict.place
 
 
 def _row(verdict: Verdict) -> str:
     kind = ' class="bad"' if verdict.anomalous else ""
-    place = verdict.worst if verdict.windows > 1 else verdict.place
     return (
         f"<tr{kind}><td>{verdict.decision:+.2f}</td><td>{verdict.anomaly_probability:.3f}</td>"
-        f"<td>{html.escape(verdict.file)}</td><td>{place}</td></tr>"
+        f"<td>{html.escape(verdict.file)}</td><td>{_find_place(verdict)}</td></tr>"
     )

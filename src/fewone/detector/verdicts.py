@@ -37,7 +37,7 @@ class Verdict:
 def judge_file(detector: FewShotDetector | AlignedDetector, examples: FileExamples) -> list[Verdict]:
     """One verdict for a recording, or one for each example of a table."""
     if isinstance(detector, AlignedDetector):
-        return [_judge_run(detector, examples)]
+        return _judge_run(detector, examples)
     groups = np.zeros(len(examples.places), np.int64) if examples.recording else np.arange(len(examples.places))
     decisions = detector.decision_function(examples.values, groups=groups)
     probabilities = detector.anomaly_probability(examples.values, groups=groups)
@@ -54,18 +54,26 @@ def judge_file(detector: FewShotDetector | AlignedDetector, examples: FileExampl
     ]
 
 
-def _judge_run(detector: AlignedDetector, examples: FileExamples) -> Verdict:
-    """One verdict for a run, from aligned windows."""
+def _judge_run(detector: AlignedDetector, examples: FileExamples) -> list[Verdict]:
+    """One verdict for a run of aligned windows, or one for each of them where they are not taken as one recording."""
     expected = len(detector.stretches_)
     if len(examples.places) != expected:
         raise FewoneError(
-            f"{examples.file}: {len(examples.places)} windows, the detector was fitted on runs of {expected}; give whole"
-            f" runs of the same course, cut alike"
+            f"{examples.file}: {len(examples.places)} windows, the detector was fitted on runs of {expected}; give"
+            f" whole runs of the same course, cut alike"
         )
     run = examples.values[None]
-    worst = int(examples.places[detector.score_stretches(run)[0].argmin()])
-    decision, probability = float(detector.decision_function(run)[0]), float(detector.anomaly_probability(run)[0])
-    return Verdict(str(examples.file), 0, expected, worst, decision, probability, decision < 0)
+    scores, file = detector.score_stretches(run)[0], str(examples.file)
+    if examples.recording:
+        decision, probability = float(detector.decision_function(run)[0]), float(detector.anomaly_probability(run)[0])
+        worst = int(examples.places[scores.argmin()])
+        return [Verdict(file, 0, expected, worst, decision, probability, decision < 0)]
+    decisions = scores - [stretch.offset_ for stretch in detector.stretches_]
+    probabilities = np.exp(-np.logaddexp(0.0, scores))
+    return [
+        Verdict(file, int(place), 1, 0, float(decision), float(probability), bool(decision < 0))
+        for place, decision, probability in zip(examples.places, decisions, probabilities, strict=True)
+    ]
 
 
 def as_csv(verdicts: Iterable[Verdict], header: bool = True) -> str:
