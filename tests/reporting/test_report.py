@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from fewone.errors import FewoneError
-from fewone.evaluation.results import Cosine, Origin, Point, Row, Training, Versions, append
+from fewone.evaluation.results import Alarms, Cosine, Level, Origin, Point, Row, Training, Versions, append
 from fewone.evaluation.scores import Interval, UnitScores
 from fewone.experiments import default_experiment
 from fewone.reporting.findings import collect
 from fewone.reporting.page import build_report, render_html, render_markdown
+from fewone.reporting.promises import judge_rate
 from fewone.reporting.published import NAMES, read_published
 from fewone.reporting.tables import build_paper_tables, judge
 
@@ -107,6 +108,52 @@ def test_the_page_links_every_number_to_its_row(tmp_path: Path) -> None:
     assert "0.85" in html  # the cosine
     markdown = render_markdown(report)
     assert "95.7 / **99.0 ± 2.5** ▲" in markdown or "95.7 / **99.0 ± 2.5**" in markdown
+
+
+def make_alarms(dataset: str, rate: float, realised: float, seed: int = 0, level: Level = "example") -> Alarms:
+    experiment = default_experiment(dataset, "plda", k=10, seed=seed).to_plain()
+    return Alarms(
+        experiment, seed, 10, level, rate, ("a", "b", "c"), (realised, 0.0, 2 * realised), (0.2, 0.3, 0.4), ORIGIN
+    )
+
+
+def test_asked_and_realised_false_alarms_have_a_table_and_a_new_machine_one_of_its_own(tmp_path: Path) -> None:
+    append(
+        tmp_path / "a.jsonl",
+        make_alarms("cnc/A", 0.05, 0.06, seed=0),
+        make_alarms("cnc/A", 0.05, 0.04, seed=1),
+        make_alarms("cnc/A", 0.1, 0.3, level="run"),
+        make_alarms("cnc/M02", 0.05, 0.2),
+        make_alarms("cnc/M02-B", 0.05, 0.01),
+    )
+    report = build_report(collect(tmp_path))
+    known, shifted = report.alarms
+    assert known.columns == ("asked 10 %", "missed", "asked 5 %", "missed")
+    assert [label for label, _ in known.rows] == ["cnc/A, plda K=10, each example", "cnc/A, plda K=10, each run"]
+    cells = known.rows[0][1]
+    assert cells[0] is None and cells[2] is not None and cells[2].ours is not None
+    assert (cells[2].ours.mean, cells[2].verdict, cells[2].seeds) == (pytest.approx(5.0), "better", 2)
+    assert cells[2].ours.low == pytest.approx(0.0), "over tasks, each the mean of its seeds"
+    assert known.rows[1][1][0] is not None and known.rows[1][1][0].verdict == "worse"
+    assert [label.split(",")[0] for label, _ in shifted.rows] == ["cnc/M02", "cnc/M02-B"]
+    assert "a shift" in shifted.title
+    html, markdown = render_html(report), render_markdown(report)
+    anchors = re.findall(r'href="#(alarms-[^"]+)"', html)
+    assert anchors and all(f'id="{anchor}"' in html for anchor in anchors)
+    assert "5.0 (0.0 to 10.0) ✓" in markdown
+    assert "20.0 (0.0 to 40.0) ✗" in markdown
+
+
+def test_a_rate_is_kept_within_a_factor_of_one_and_a_half_both_ways() -> None:
+    verdicts = [judge_rate(6.0, Interval(mean, None, None, 1)) for mean in (3.9, 4.1, 8.9, 9.1)]
+    assert verdicts == ["worse", "better", "better", "worse"]
+
+
+def test_results_without_alarms_have_no_table_of_them(tmp_path: Path) -> None:
+    append(tmp_path / "a.jsonl", make_row("oc-maml", 0.99))
+    report = build_report(collect(tmp_path))
+    assert report.alarms == ()
+    assert "realised" not in render_html(report) + render_markdown(report)
 
 
 def test_an_empty_folder_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:

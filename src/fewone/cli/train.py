@@ -133,6 +133,7 @@ class Display:
         self._console, self._iterations = console, experiment.training.iterations
         self._smooth, self._accuracy = 0.0, ""
         self._first: tuple[int, float] | None = None
+        self._last = 0
         self._bar = Progress(
             TextColumn(f"{experiment.learner} on {experiment.dataset}, K={experiment.k}"),
             BarColumn(),
@@ -153,6 +154,10 @@ class Display:
     def watch(self, progress: Training) -> None:
         """Show one iteration."""
         now = time.monotonic()
+        if self._first is not None and progress.iteration <= self._last:
+            self._console.print("again, without a part of the training tasks, to calibrate on it", highlight=False)
+            self._first = None
+        self._last = progress.iteration
         if self._first is None:
             self._first, self._smooth = (progress.iteration, now), progress.loss
             if progress.iteration > 1:

@@ -6,23 +6,24 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from fewone.errors import FewoneError
-from fewone.evaluation.results import Cosine, Failure, Level, Row, Threshold, Training, read
-from fewone.evaluation.scores import Interval, Summary, average_seeds, interval
+from fewone.evaluation.results import Alarms, Cosine, Failure, Level, Row, Threshold, Training, read
+from fewone.evaluation.scores import Interval, Summary, average_seeds, bootstrap, interval
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a row stands: the file and the number of the row in it, from 1."""
+    """Where a record stands: the file and its number among the records of its kind in it, from 1."""
 
     file: str
     number: int
+    kind: Literal["row", "alarms"] = "row"
 
     @property
     def anchor(self) -> str:
-        return f"row-{self.file.removesuffix('.jsonl')}-{self.number}"
+        return f"{self.kind}-{self.file.removesuffix('.jsonl')}-{self.number}"
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,20 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class AlarmFinding:
+    """What became of one asked rate over the seeds of an experiment: means with bootstrap intervals over units."""
+
+    records: tuple[Alarms, ...]
+    places: tuple[Place, ...]
+    realised: Interval
+    misses: Interval
+
+    @property
+    def first(self) -> Alarms:
+        return self.records[0]
+
+
+@dataclass(frozen=True)
 class Evidence:
     """Everything that the results files hold."""
 
@@ -76,6 +91,7 @@ class Evidence:
     cosines: tuple[tuple[Cosine, Interval], ...]
     failures: tuple[Failure, ...]
     notices: tuple[str, ...]
+    alarms: tuple[AlarmFinding, ...] = ()
 
     def validation_loss(self, finding: Finding) -> float | None:
         """The lowest validation loss of the finding's trainings, mean over seeds; None where none was kept."""
@@ -94,9 +110,11 @@ def collect(folder: Path) -> Evidence:
     cosines: list[Cosine] = []
     failures: list[Failure] = []
     notices: list[str] = []
+    alarms: list[tuple[Alarms, Place]] = []
     for file in files:
         reading = read(file)
         rows += [(row, Place(file.name, number)) for number, row in enumerate(reading.rows, start=1)]
+        alarms += [(one, Place(file.name, number, "alarms")) for number, one in enumerate(reading.alarms, start=1)]
         trainings += reading.trainings
         cosines += reading.cosines
         failures += reading.failures
@@ -107,6 +125,7 @@ def collect(folder: Path) -> Evidence:
         tuple((cosine, interval(cosine.values)) for cosine in cosines),
         tuple(failures),
         tuple(notices),
+        tuple(_gather_alarms(alarms)),
     )
 
 
@@ -121,6 +140,30 @@ def _gather(rows: Sequence[tuple[Row, Place]]) -> Iterable[Finding]:
         summary = average_seeds([row.scores for row in chosen]).summarize()
         first = chosen[0]
         yield Finding(first.experiment, first.level, first.threshold, chosen, places, summary)
+
+
+def _gather_alarms(alarms: Sequence[tuple[Alarms, Place]]) -> Iterable[AlarmFinding]:
+    groups: dict[tuple[str, int, str, float], dict[int, tuple[Alarms, Place]]] = {}
+    for record, place in sorted(alarms, key=lambda item: item[0].origin.timestamp):
+        # At which other K it was judged does not make it another learner.
+        experiment = {name: value for name, value in record.experiment.items() if name != "further_k"}
+        key = (_key(experiment), record.k, record.level, record.rate)
+        groups.setdefault(key, {})[record.seed] = (record, place)
+    for group in groups.values():
+        kept = [group[seed] for seed in sorted(group)]
+        records = tuple(record for record, _ in kept)
+        realised = _average_units([(record.units, record.false_alarms) for record in records])
+        misses = _average_units([(record.units, record.misses) for record in records])
+        yield AlarmFinding(records, tuple(place for _, place in kept), bootstrap(realised), bootstrap(misses))
+
+
+def _average_units(seeds: Sequence[tuple[tuple[str, ...], tuple[float, ...]]]) -> list[float]:
+    """The mean over the seeds of each unit's value."""
+    found: dict[str, list[float]] = {}
+    for units, values in seeds:
+        for unit, value in zip(units, values, strict=True):
+            found.setdefault(unit, []).append(value)
+    return [sum(values) / len(values) for values in found.values()]
 
 
 def _key(experiment: dict[str, Any]) -> str:

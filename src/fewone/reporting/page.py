@@ -11,7 +11,8 @@ from importlib.resources import files
 from jinja2 import Environment, StrictUndefined
 
 from fewone.reporting.curves import Figure, draw_curves
-from fewone.reporting.findings import Evidence, Finding
+from fewone.reporting.findings import AlarmFinding, Evidence, Finding
+from fewone.reporting.promises import build_alarm_tables
 from fewone.reporting.tables import Cell, Table, build_dataset_tables, build_paper_tables
 
 
@@ -23,6 +24,7 @@ class Report:
     datasets: tuple[Table, ...]
     figures: tuple[Figure, ...]
     evidence: Evidence
+    alarms: tuple[Table, ...] = ()
 
     @property
     def core_hours(self) -> float:
@@ -44,14 +46,22 @@ class Report:
 
 
 def build_report(evidence: Evidence) -> Report:
-    return Report(build_paper_tables(evidence), build_dataset_tables(evidence), draw_curves(evidence), evidence)
+    return Report(
+        build_paper_tables(evidence),
+        build_dataset_tables(evidence),
+        draw_curves(evidence),
+        evidence,
+        build_alarm_tables(evidence),
+    )
 
 
 def render_html(report: Report) -> str:
     """The page: no script, no network, every number a link to the row that made it."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["show"] = show_cell
+    environment.filters["bounds"] = show_bounds
     environment.filters["describe"] = _describe_row
+    environment.filters["describe_alarms"] = _describe_alarms
     template = files("fewone.reporting").joinpath("report.html.jinja").read_text(encoding="utf-8")
     when = datetime.now(UTC).strftime("%Y-%m-%d")
     return environment.from_string(template).render(report=report, when=when)
@@ -63,6 +73,23 @@ def _describe_row(finding: Finding, index: int) -> str:
     return json.dumps(
         {"experiment": row.experiment, "summary": asdict(row.summary), "origin": asdict(row.origin)}, indent=1
     )
+
+
+def _describe_alarms(finding: AlarmFinding, index: int) -> str:
+    """What stands behind a rate, with its values per unit."""
+    record = finding.records[index]
+    values = {"asked": record.rate, "units": record.units, "realised": record.false_alarms, "missed": record.misses}
+    return json.dumps({"experiment": record.experiment, **values, "origin": asdict(record.origin)}, indent=1)
+
+
+def show_bounds(cell: Cell) -> str:
+    """A rate with both ends of its interval, which is not symmetric."""
+    if cell.ours is None:
+        return "not run"
+    text = f"{cell.ours.mean:.1f}"
+    if cell.ours.low is not None and cell.ours.high is not None:
+        text += f" ({cell.ours.low:.1f} to {cell.ours.high:.1f})"
+    return text
 
 
 def show_cell(cell: Cell) -> str:
@@ -95,10 +122,24 @@ def render_markdown(report: Report) -> str:
     parts += ["", "# Every method, by dataset", "", "Per cent, mean ± half of the 95 % interval over test tasks."]
     for table in report.datasets:
         parts += ["", f"## {table.title}", "", *_markdown_dataset(table)]
+    if report.alarms:
+        parts += ["", "# Asked and realised false alarms", "", ALARMS_NOTE]
+    for table in report.alarms:
+        parts += ["", f"## {table.title}", "", *_markdown_alarms(table)]
     return "\n".join(parts) + "\n"
 
 
+ALARMS_NOTE = (
+    "Per cent of the normals of test tasks that a detector calls anomalous when it is asked for 10, 5 or 1 %"
+    " (`fewone.load(folder, false_alarm_rate=...)`), and of the anomalies that it misses then: means over tasks with 95 %"
+    " bootstrap intervals over tasks. Each run: one decision for all stretches of a recording, at the rate calibrated for"
+    " so many. ✓ within a factor of 1.5 of what was asked, ✗ not."
+)
+
 _MARKS = {"better": "▲", "worse": "▼", "within": "≈", "open": "", "new": ""}
+
+
+_KEPT = {"better": "✓", "worse": "✗", "within": "", "open": "", "new": ""}
 
 
 def _markdown_paper(table: Table) -> list[str]:
@@ -124,6 +165,16 @@ def _markdown_dataset(table: Table) -> list[str]:
         notes = f" ({'; '.join(first.notes)})" if first.notes else ""
         shown = ["" if cell is None else show_cell(cell) for cell in cells]
         lines.append(_line([label + notes, *shown, str(first.seeds), f"{first.cpu_minutes:.1f}"]))
+    return lines
+
+
+def _markdown_alarms(table: Table) -> list[str]:
+    lines = [_line(["", *table.columns, "tasks", "seeds"]), _line(["---"] * (3 + len(table.columns)))]
+    for label, cells in table.rows:
+        first = next(cell for cell in cells if cell is not None)
+        shown = ["" if cell is None else f"{show_bounds(cell)} {_KEPT[cell.verdict]}".strip() for cell in cells]
+        units = "" if first.ours is None else str(first.ours.units)
+        lines.append(_line([label, *shown, units, str(first.seeds)]))
     return lines
 
 
