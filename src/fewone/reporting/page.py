@@ -131,9 +131,9 @@ def render_markdown(report: Report) -> str:
 
 ALARMS_NOTE = (
     "Per cent of the normals of test tasks that a detector calls anomalous when it is asked for 10, 5 or 1 %"
-    " (`fewone.load(folder, false_alarm_rate=...)`), and of the anomalies that it misses then: means over tasks with 95 %"
-    " bootstrap intervals over tasks. Each run: one decision for all stretches of a recording, at the rate calibrated for"
-    " so many. ✓ within a factor of 1.5 of what was asked, ✗ not."
+    " (`fewone.load(folder, false_alarm_rate=...)`), and of the anomalies that it misses then: means over tasks with"
+    " 95 % bootstrap intervals over tasks. Each run: one decision for all stretches of a recording, at the rate"
+    " calibrated for so many. ✓ within a factor of 1.5 of what was asked, ✗ not."
 )
 
 _MARKS = {"better": "▲", "worse": "▼", "within": "≈", "open": "", "new": ""}

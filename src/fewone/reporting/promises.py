@@ -1,0 +1,87 @@
+"""Asked and realised false-alarm rates -> tables: was the promise kept on tasks that nobody had seen?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from fewone.evaluation.scores import Interval
+from fewone.reporting.findings import AlarmFinding, Evidence
+from fewone.reporting.tables import Cell, Table, Verdict, scale
+
+FACTOR = 1.5
+"""A promise counts as kept where the mean realised rate is within this factor of the asked one."""
+
+SHIFTED = "cnc/M02"
+"""Datasets whose test tasks come from a machine that no calibration task comes from."""
+
+_Key = tuple[str, str, int, str, str]
+
+KINDS = (
+    (False, "New tasks"),
+    (True, "A new machine: a shift, for which no rate is promised"),
+)
+
+
+def build_alarm_tables(evidence: Evidence) -> tuple[Table, ...]:
+    """One table for new tasks of a known kind, one for a new machine; those without findings are left out."""
+    tables = []
+    for shifted, title in KINDS:
+        found = [one for one in evidence.alarms if _dataset(one).startswith(SHIFTED) == shifted]
+        if found:
+            tables.append(_build_table(title, found))
+    return tuple(tables)
+
+
+def judge_rate(asked: float, realised: Interval) -> Verdict:
+    """Better: within the factor; worse: not. Rates in the same unit."""
+    return "better" if asked / FACTOR <= realised.mean <= asked * FACTOR else "worse"
+
+
+def _build_table(title: str, found: Sequence[AlarmFinding]) -> Table:
+    rates = sorted({one.first.rate for one in found}, reverse=True)
+    columns = tuple(name for rate in rates for name in (f"asked {100 * rate:g} %", "missed"))
+    keys = sorted({_key(one) for one in found})
+    labels = _label(keys)
+    # Of two settings that bear the same name the one that was judged last.
+    newest = sorted(found, key=lambda one: max(record.origin.timestamp for record in one.records))
+    placed = {(_key(one), one.first.rate): one for one in newest}
+    rows = []
+    for key in keys:
+        cells: list[Cell | None] = []
+        for rate in rates:
+            one = placed.get((key, rate))
+            cells += [None, None] if one is None else _fill(one)
+        rows.append((labels[key], tuple(cells)))
+    return Table(title, columns, tuple(rows))
+
+
+def _fill(one: AlarmFinding) -> list[Cell | None]:
+    realised, misses = scale(one.realised), scale(one.misses)
+    minutes = sum(record.origin.cpu_seconds for record in one.records) / len(one.records) / 60
+    verdict = judge_rate(100 * one.first.rate, realised)
+    return [
+        Cell(None, values, verdict_of, None, len(one.records), minutes, one.places)
+        for values, verdict_of in ((realised, verdict), (misses, "new"))
+    ]
+
+
+def _key(one: AlarmFinding) -> _Key:
+    """Dataset, learner, K, level, and the network, by which two settings of one learner are told apart."""
+    network = one.first.experiment["network"]
+    filters = network.get("filters", []) if isinstance(network, dict) else []
+    widths = "-".join(map(str, filters)) if isinstance(filters, list | tuple) else ""
+    trained = f"trained for K={one.first.experiment['k']}, filters {widths}"
+    return _dataset(one), str(one.first.experiment["learner"]), one.first.k, one.first.level, trained
+
+
+def _label(keys: Sequence[_Key]) -> dict[_Key, str]:
+    shared = Counter(key[:4] for key in keys)
+    return {
+        key: f"{key[0]}, {key[1]} K={key[2]}, each {key[3]}" + (f" ({key[4]})" if shared[key[:4]] > 1 else "")
+        for key in keys
+    }
+
+
+def _dataset(one: AlarmFinding) -> str:
+    return str(one.first.experiment["dataset"])
