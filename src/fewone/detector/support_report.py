@@ -83,8 +83,8 @@ def report_support(
         )
     elif calibration is not None and _is_shifted(support_size, scores, calibration):
         found.append(
-            f"warning: to the model these normals look less normal than those of {1 - SHIFT_RATE:.0%} of the tasks it"
-            f" was calibrated on (a shift, such as a new machine): expect more false alarms than asked for"
+            f"warning: to the model these normals look less normal than {1 - SHIFT_RATE:.0%} of such sets from tasks"
+            f" like those it was calibrated on (a shift, such as a new machine): expect more false alarms than promised"
         )
     if rate is not None and calibration is not None and support_size == 1:
         found.append("warning: with one normal the false-alarm rate is a prior from other tasks; nothing confirms it")
@@ -96,5 +96,8 @@ def report_support(
 
 
 def _is_shifted(support_size: int, scores: NDArray[np.float64], calibration: CalibrationMap) -> bool:
-    """Whether supports of the calibration's tasks hardly ever scored so low on average."""
-    return len(scores) > 1 and -float(scores.mean()) > calibration.threshold(support_size, SHIFT_RATE, len(scores))
+    """Whether as many normals of the calibration's tasks, judged by as many others, hardly ever scored so low."""
+    if len(scores) < 2:
+        return False
+    # Each was judged by the others, so by one fewer than the support has.
+    return -float(scores.mean()) > calibration.threshold(support_size - 1, SHIFT_RATE, len(scores))
