@@ -159,3 +159,26 @@ def test_results_without_alarms_have_no_table_of_them(tmp_path: Path) -> None:
 def test_an_empty_folder_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(FewoneError, match="fewone sweep"):
         collect(tmp_path)
+
+
+def test_own_learners_stand_beside_the_papers_best_and_our_own_maml(tmp_path: Path) -> None:
+    append(tmp_path / "a.jsonl", make_row("contrast", 0.99), make_row("oc-maml", 0.97), make_row("knn", 0.5))
+    report = build_report(collect(tmp_path))
+    ((label, cells),) = report.own.rows
+    assert label == "sts-sawtooth: contrast (32-64-64)"
+    shown = dict(zip(report.own.columns, cells, strict=True))
+    own, reference = shown["K=10, own threshold"], shown["OC-MAML here, K=10"]
+    assert own is not None and own.ours is not None and reference is not None and reference.ours is not None
+    assert (own.published, own.verdict) == (95.7, "better")
+    assert reference.ours.mean == pytest.approx(97.0)
+    assert shown["K=2, own threshold"] is None
+    assert "95.7 / **99.0" in render_markdown(report)
+    assert "paper's best 95.7" in render_html(report).replace("&#39;", "'")
+
+
+def test_a_training_judged_at_several_k_is_paid_once(tmp_path: Path) -> None:
+    first = make_row("contrast", 0.99)
+    first = replace(first, experiment={**first.experiment, "further_k": [2]})
+    second = replace(first, experiment={**first.experiment, "k": 2})
+    append(tmp_path / "a.jsonl", first, second)
+    assert build_report(collect(tmp_path)).core_hours == pytest.approx(60 / 3600)

@@ -10,8 +10,10 @@ from importlib.resources import files
 
 from jinja2 import Environment, StrictUndefined
 
+from fewone.evaluation.results import Row
 from fewone.reporting.curves import Figure, draw_curves
 from fewone.reporting.findings import AlarmFinding, Evidence, Finding
+from fewone.reporting.own_learners import build_own_table
 from fewone.reporting.promises import build_alarm_tables
 from fewone.reporting.tables import Cell, Table, build_dataset_tables, build_paper_tables
 
@@ -24,13 +26,14 @@ class Report:
     datasets: tuple[Table, ...]
     figures: tuple[Figure, ...]
     evidence: Evidence
+    own: Table
     alarms: tuple[Table, ...] = ()
 
     @property
     def core_hours(self) -> float:
         """What all shown rows cost together: training and judging, each training once."""
         spent = {
-            (json.dumps(row.experiment, sort_keys=True), row.seed): row.origin.cpu_seconds
+            _identify_training(row): row.origin.cpu_seconds
             for finding in self.evidence.findings
             for row in finding.rows
         }
@@ -45,12 +48,19 @@ class Report:
         return sum(table.wanted for table in self.paper)
 
 
+def _identify_training(row: Row) -> str:
+    """The same for all rows of one training: a learner judged at further K has one row for each."""
+    judged_at = {"k": None} if row.experiment.get("further_k") else {}
+    return json.dumps({**row.experiment, "seed": row.seed, **judged_at}, sort_keys=True)
+
+
 def build_report(evidence: Evidence) -> Report:
     return Report(
         build_paper_tables(evidence),
         build_dataset_tables(evidence),
         draw_curves(evidence),
         evidence,
+        build_own_table(evidence),
         build_alarm_tables(evidence),
     )
 
@@ -119,6 +129,8 @@ def render_markdown(report: Report) -> str:
             parts += ["", f"## {table.title}", "", *_markdown_paper(table)]
         else:
             parts += ["", f"## {table.title}", "", f"None of its {table.wanted} cells has been run yet."]
+    if report.own.rows:
+        parts += ["", f"# {report.own.title}", "", OWN_NOTE, "", *_markdown_own(report.own)]
     parts += ["", "# Every method, by dataset", "", "Per cent, mean ± half of the 95 % interval over test tasks."]
     for table in report.datasets:
         parts += ["", f"## {table.title}", "", *_markdown_dataset(table)]
@@ -128,6 +140,11 @@ def render_markdown(report: Report) -> str:
         parts += ["", f"## {table.title}", "", *_markdown_alarms(table)]
     return "\n".join(parts) + "\n"
 
+
+OWN_NOTE = (
+    "Balanced accuracy; one model serves every K. Before each number the paper's best on that dataset and K by any"
+    " method with a one-class support, where it has one. Calibrated: the threshold fitted over held-out tasks."
+)
 
 ALARMS_NOTE = (
     "Per cent of the normals of test tasks that a detector calls anomalous when it is asked for 10, 5 or 1 %"
@@ -155,6 +172,20 @@ def _markdown_paper(table: Table) -> list[str]:
                 auroc = "" if cell.auroc is None else f", AUROC {cell.auroc:.1f}"
                 shown.append(f"{cell.published:g} / **{show_cell(cell)}** {_MARKS[cell.verdict]} ({cell.seeds}{auroc})")
         lines.append(_line([label, *shown]))
+    return lines
+
+
+def _markdown_own(table: Table) -> list[str]:
+    lines = [_line(["", *table.columns, "CPU min"]), _line(["---"] * (2 + len(table.columns)))]
+    for label, cells in table.rows:
+        shown = []
+        for cell in cells:
+            before = "" if cell is None or cell.published is None else f"{cell.published:g} / "
+            mark = "" if cell is None else _MARKS[cell.verdict]
+            seeds = "" if cell is None else f"({cell.seeds})"
+            shown.append("" if cell is None else " ".join(f"{before}**{show_cell(cell)}** {mark} {seeds}".split()))
+        minutes = max(cell.cpu_minutes for cell in cells[:4] if cell is not None)
+        lines.append(_line([label, *shown, f"{minutes:.1f}"]))
     return lines
 
 

@@ -1,0 +1,85 @@
+"""The library's own learners beside the paper's best numbers and beside OC-MAML as it was run here."""
+
+from __future__ import annotations
+
+from fewone.evaluation.results import Level, Threshold
+from fewone.evaluation.scores import Interval
+from fewone.reporting.findings import Evidence, Finding
+from fewone.reporting.published import read_published
+from fewone.reporting.tables import Cell, Table, Verdict, choose, judge, scale
+
+OWN = ("plda", "contrast")
+REFERENCE = "oc-maml"
+SHOWN_K = (2, 10)
+THRESHOLDS: tuple[Threshold, ...] = ("own", "calibrated")
+
+
+def build_own_table(evidence: Evidence) -> Table:
+    """Balanced accuracy of every own learner and setting, before and after calibration over tasks."""
+    columns = [f"K={k}, {threshold} threshold" for k in SHOWN_K for threshold in THRESHOLDS]
+    columns += [f"OC-MAML here, K={k}" for k in SHOWN_K]
+    found: dict[tuple[str, Level, str], dict[tuple[int, str], list[Finding]]] = {}
+    for finding in evidence.findings:
+        if finding.learner in OWN:
+            row = found.setdefault((finding.dataset, finding.level, _describe(finding)), {})
+            row.setdefault((finding.k, finding.threshold), []).append(finding)
+    rows = []
+    for dataset, level, label in sorted(found):
+        settings = found[dataset, level, label]
+        cells = [_fill(settings.get((k, threshold), []), evidence) for k in SHOWN_K for threshold in THRESHOLDS]
+        cells += [_fill(_find_reference(evidence, dataset, level, k), evidence) for k in SHOWN_K]
+        name = dataset if level == "example" else f"{dataset}, each run"
+        rows.append((f"{name}: {label}", tuple(cells)))
+    return Table("The library's own learners", tuple(columns), tuple(rows))
+
+
+def best_published(dataset: str, k: int) -> float | None:
+    """The paper's best accuracy on a dataset with one-class supports of K."""
+    numbers = [
+        number.value
+        for number in read_published()
+        if number.dataset == dataset and number.k == k and number.support_cir == 0 and number.metric == "accuracy_pct"
+    ]
+    return max(numbers, default=None)
+
+
+def _find_reference(evidence: Evidence, dataset: str, level: Level, k: int) -> list[Finding]:
+    return [
+        finding
+        for finding in evidence.findings
+        if (finding.learner, finding.dataset, finding.level, finding.k) == (REFERENCE, dataset, level, k)
+        and finding.threshold == "own"
+        and finding.support_cir == 0
+    ]
+
+
+def _fill(candidates: list[Finding], evidence: Evidence) -> Cell | None:
+    if not candidates:
+        return None
+    finding = choose(candidates, evidence)
+    ours = scale(finding.summary.accuracy)
+    published = best_published(finding.dataset, finding.k)
+    verdict = _verdict(published, ours)
+    return Cell(
+        published,
+        ours,
+        verdict,
+        100 * finding.summary.auroc.mean,
+        finding.seeds,
+        finding.cpu_minutes,
+        finding.places,
+    )
+
+
+def _verdict(published: float | None, ours: Interval) -> Verdict:
+    return "new" if published is None else judge(published, ours)
+
+
+def _describe(finding: Finding) -> str:
+    """The learner and what distinguishes its settings: network, augmentation, what calibrates it."""
+    network, training = finding.experiment["network"], finding.experiment["training"]
+    parts = ["-".join(str(width) for width in network["filters"])]
+    parts += [network["front_end"]] if network.get("front_end", "none") != "none" else []
+    parts += ["+".join(training["augmentation"])] if training.get("augmentation") else []
+    parts += ["leave-tasks-out calibration"] if training.get("leave_out") else []
+    return f"{finding.learner} ({', '.join(parts)})"
