@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from fewone.checkpoints import write_aside
+from fewone.detector.adaptation import adapt_together
 from fewone.detector.aligned import AlignedDetector
 from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.errors import FewoneError
@@ -42,14 +43,15 @@ class ExportedDetector(nn.Module):
 class ExportedAligned(nn.Module):
     """values (runs, stretches, *shape) -> the same three answers for each run, (runs,)."""
 
-    def __init__(self, detector: AlignedDetector) -> None:
+    def __init__(self, detector: AlignedDetector, normals: Tensor) -> None:
+        """normals (K, stretches, *shape)."""
         super().__init__()
-        self.stretches = nn.ModuleList(stretch.adapted_ for stretch in detector.stretches_)
+        learner, preparation = detector.stretches_[0].prepare_learner(0)
+        self.adapted = adapt_together(learner, preparation, normals.transpose(0, 1))
         self.offset = detector.offset_
 
     def forward(self, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        logits = [adapted(values[:, number]) for number, adapted in enumerate(self.stretches)]
-        scores = -torch.stack(logits, dim=1).mean(dim=1)
+        scores = -self.adapted(values).mean(dim=1)
         decisions = scores - self.offset
         return scores, decisions, torch.where(decisions >= 0, 1, -1)
 
@@ -62,8 +64,8 @@ def export_onnx(detector: FewShotDetector | AlignedDetector, path: Path) -> floa
     except ImportError as error:
         raise FewoneError(f"the export needs {error.name}: pip install 'fewone[onnx]'") from error
     if isinstance(detector, AlignedDetector):
-        module: nn.Module = ExportedAligned(detector)
         support = torch.stack([stretch.support_.values for stretch in detector.stretches_], dim=1)
+        module: nn.Module = ExportedAligned(detector, support)
     else:
         check_is_fitted(detector)
         module, support = ExportedDetector(detector), detector.support_.values

@@ -78,6 +78,42 @@ def adapt_to(learner: Adapting, preparation: Preparation, support: Support) -> A
     return Adapted(learner.adapt(examples), preparation, moments).eval()
 
 
+class AdaptedTogether(nn.Module):
+    """The same for aligned stretches, each a task of its own: one module with the learner's weights once."""
+
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(self, scorer: Scorer, preparation: Preparation, moments: Moments | None) -> None:
+        """A scorer of S tasks; moments (S, 1, channels, 1, ...)."""
+        super().__init__()
+        self.scorer = scorer
+        self.preparation = preparation
+        self.standardizes = moments is not None
+        if moments is not None:
+            self.register_buffer("mean", moments.mean)
+            self.register_buffer("deviation", moments.deviation)
+
+    def forward(self, values: Tensor) -> Tensor:
+        """values (n, S, *shape) -> logits (n, S)."""
+        inputs = self.preparation(values.transpose(0, 1))
+        if self.standardizes:
+            inputs = Moments(self.mean, self.deviation).apply(inputs)
+        logits: Tensor = self.scorer(inputs).transpose(0, 1)
+        return logits
+
+
+@torch.no_grad()
+def adapt_together(learner: Adapting, preparation: Preparation, normals: Tensor) -> AdaptedTogether:
+    """The learner adapted to the normals of S stretches, (S, K, *shape)."""
+    inputs, moments = preparation(normals), None
+    if preparation.standardize:
+        moments = Moments.of(inputs, space=inputs.dim() - 3)
+        inputs = moments.apply(inputs)
+    examples = Examples.of(inputs, inputs.new_full(inputs.shape[:2], NORMAL))
+    return AdaptedTogether(learner.adapt(examples), preparation, moments).eval()
+
+
 @torch.no_grad()
 def leave_one_out(learner: Adapting, preparation: Preparation, support: Support) -> Tensor:
     """The logit of each normal when all the others are the support, (K,); K = 1 has no others: empty."""

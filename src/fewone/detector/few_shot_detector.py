@@ -226,17 +226,17 @@ class FewShotDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]
             )
 
     def _adapt(self, support: Support) -> Self:
-        learner, preparation = self._prepared_learner(support)
+        learner, preparation = self.prepare_learner(support.values.shape[1])
         self.support_ = support
         self.support_size_ = len(support.normals)
         self.adapted_: Adapted = adapt_to(learner, preparation, support)
         self.offset_ = -find_threshold(self.false_alarm_rate, self.calibration, self.support_size_, self._leave_one_out)
         return self
 
-    def _prepared_learner(self, support: Support) -> tuple[Adapting, Preparation]:
-        """A learner of our own in scoring mode, and how values become its inputs."""
+    def prepare_learner(self, width: int) -> tuple[Adapting, Preparation]:
+        """A learner of our own in scoring mode, and how values become its inputs; width: of a plain table."""
         if self.learner is None:
-            return plain_learner(support.values.shape[1]), Preparation(standardize=True)
+            return plain_learner(width), Preparation(standardize=True)
         preparation = Preparation() if self.card is None else self.card.preparation
         learner = copy.deepcopy(self.learner).eval()
         return learner if self.calibration is None else Calibrated(learner, self.calibration), preparation
@@ -251,7 +251,7 @@ class FewShotDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _leave_one_out(self) -> Scores:
         """The logit of each normal when the others are the support, (K,)."""
-        learner, preparation = self._prepared_learner(self.support_)
+        learner, preparation = self.prepare_learner(self.support_.values.shape[1])
         return leave_one_out(learner, preparation, self.support_).double().numpy()
 
     def _logits(self, values: Tensor) -> Scores:

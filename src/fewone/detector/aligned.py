@@ -1,0 +1,186 @@
+"""Runs of one course (an operation of a machine) -> one decision per run: a detector for each stretch of the course.
+
+Stretch p shows the same part of the course in every run, so what is normal there is learned there; a run's score is the
+mean over its stretches, against a threshold that was calibrated for just such means.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from fewone.checkpoints import read_bundle, write_bundle
+from fewone.detector.arrays import as_array
+from fewone.detector.few_shot_detector import FewShotDetector
+from fewone.detector.files import DETECTOR
+from fewone.detector.support_report import SupportReport
+from fewone.detector.thresholds import Scores
+from fewone.documents import DocumentError, from_plain, to_plain
+from fewone.errors import FewoneError, InputError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ALIGNED = "aligned"
+
+
+@dataclass(frozen=True)
+class Stretches:
+    """The hash of the detector of each stretch, so that parts of two detectors are never mixed."""
+
+    detectors: tuple[str, ...]
+
+
+class AlignedDetector:
+    """One decision per run from aligned stretches, (runs, stretches, *shape).
+
+    Parameters
+    ----------
+    detector : what `fewone.load` gives; it is cloned for each stretch and stays as it is.
+
+    Attributes
+    ----------
+    stretches_ : the fitted detector of each stretch.
+
+    Examples
+    --------
+    >>> import fewone, numpy as np
+    >>> runs = np.random.default_rng(0).normal(size=(10, 3, 128))
+    >>> fewone.AlignedDetector(fewone.load("series")).fit(runs).predict(runs[:2]).shape
+    (2,)
+    """
+
+    def __init__(self, detector: FewShotDetector) -> None:
+        self.detector = detector
+
+    def fit(self, X: ArrayLike) -> Self:  # noqa: N803
+        """Adapt to normal runs (runs, stretches, *shape)."""
+        runs = self._read(X)
+        self.stretches_ = [clone(self.detector).fit(runs[:, number]) for number in range(runs.shape[1])]
+        return self
+
+    def partial_fit(self, X: ArrayLike) -> Self:  # noqa: N803
+        """Add more normal runs: the same as `fit` on all of them."""
+        if not hasattr(self, "stretches_"):
+            return self.fit(X)
+        runs = self._read(X)
+        for number, detector in enumerate(self._fitted()):
+            detector.partial_fit(runs[:, number])
+        return self
+
+    def score_stretches(self, X: ArrayLike) -> Scores:  # noqa: N803
+        """How normal each stretch of each run is, (runs, stretches)."""
+        detectors = self._fitted()
+        runs = self._read(X)
+        return np.stack([detector.score_samples(runs[:, number]) for number, detector in enumerate(detectors)], axis=1)
+
+    def score_samples(self, X: ArrayLike) -> Scores:  # noqa: N803
+        """How normal each run is, (runs,): the mean over its stretches."""
+        means: Scores = self.score_stretches(X).mean(axis=1)
+        return means
+
+    def decision_function(self, X: ArrayLike) -> Scores:  # noqa: N803
+        """Above 0 a normal run, below 0 an anomalous one, (runs,)."""
+        return self.score_samples(X) - self.offset_
+
+    def predict(self, X: ArrayLike) -> NDArray[np.int64]:  # noqa: N803
+        """+1 normal, -1 anomalous, one per run."""
+        return np.where(self.decision_function(X) >= 0, 1, -1)
+
+    def anomaly_probability(self, X: ArrayLike) -> Scores:  # noqa: N803
+        """The probability that a run is anomalous, where normals and anomalies are equally frequent."""
+        return np.exp(-np.logaddexp(0.0, self.score_samples(X)))
+
+    @property
+    def offset_(self) -> float:
+        """decision_function = score_samples - offset_: for the mean over all stretches of a run."""
+        detectors = self._fitted()
+        return detectors[0].find_group_offset(len(detectors))
+
+    def report(self) -> tuple[SupportReport, ...]:
+        """What the normals of each stretch say of themselves; `odd` numbers the runs."""
+        return tuple(detector.report() for detector in self._fitted())
+
+    def plot(self, run: ArrayLike) -> Figure:
+        """A figure of all stretches of one run (stretches, *shape), with their scores and where the anomaly is."""
+        windows = as_array(run, "run")
+        return self.plot_windows(windows, range(len(windows)))
+
+    def plot_windows(self, values: NDArray[Any], stretches: range | list[int]) -> Figure:
+        """A figure of windows (n, *shape), each judged by the detector of its stretch."""
+        from fewone.detector.drawing import LARGEST_COUNT, draw_examples
+
+        detectors = self._fitted()
+        chosen = list(stretches)[:LARGEST_COUNT]
+        pairs = [(detectors[number], values[place : place + 1]) for place, number in enumerate(chosen)]
+        maps = np.concatenate([detector.explain(value) for detector, value in pairs])
+        decisions = np.concatenate([detector.decision_function(value) for detector, value in pairs])
+        return draw_examples(values[: len(chosen)], maps, decisions)
+
+    def save(self, folder: str | Path) -> None:
+        """Write a folder of JSON and safetensors with a detector for each stretch; `AlignedDetector.load` reads it."""
+        detectors = self._fitted()
+        place = Path(folder)
+        for number, detector in enumerate(detectors):
+            detector.save(place / f"stretch-{number}")
+        content = Stretches(tuple(_hash(place, number) for number in range(len(detectors))))
+        write_bundle(place, ALIGNED, {}, to_plain(content))
+
+    @classmethod
+    def load(cls, folder: str | Path) -> AlignedDetector:
+        """What `save` wrote; loading executes nothing, and what is not whole is refused with the reason."""
+        from fewone.detector.loading import load
+
+        place = Path(folder)
+        _, document = read_bundle(place, ALIGNED)
+        try:
+            content = from_plain(Stretches, document)
+        except DocumentError as fault:
+            raise FewoneError(
+                f"{place / ALIGNED}.json: {fault}; the file is not one that this version wrote"
+            ) from fault
+        if not content.detectors:
+            raise FewoneError(f"{place / ALIGNED}.json: it names no stretch; take a whole copy")
+        for number, digest in enumerate(content.detectors):
+            if _hash(place, number) != digest:
+                raise FewoneError(f"{place}: stretch-{number} is not what was saved with the others; take a whole copy")
+        detectors = [load(place / f"stretch-{number}") for number in range(len(content.detectors))]
+        aligned = cls(clone(detectors[0]))
+        aligned.stretches_ = detectors
+        return aligned
+
+    def _fitted(self) -> list[FewShotDetector]:
+        if not hasattr(self, "stretches_"):
+            raise NotFittedError("this AlignedDetector is not fitted yet: call fit with normal runs first")
+        return self.stretches_
+
+    def _read(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
+        """(runs, stretches, *shape), as many stretches as fitted on."""
+        if self.detector.card is None or len(self.detector.card.shape) != 2:
+            raise InputError("aligned stretches are series: load a model of series, such as fewone.load('vibration')")
+        runs = as_array(X)
+        if runs.ndim < 3 or runs.shape[1] == 0:
+            raise InputError(f"X: runs of aligned stretches expected, (runs, stretches, *shape), got {runs.shape}")
+        if hasattr(self, "stretches_") and runs.shape[1] != len(self.stretches_):
+            raise InputError(f"X: {len(self.stretches_)} stretches a run expected, got {runs.shape[1]}: {runs.shape}")
+        return runs
+
+
+def is_aligned(folder: Path) -> bool:
+    """Whether an aligned detector was saved here."""
+    return (folder / f"{ALIGNED}.json").exists()
+
+
+def _hash(folder: Path, number: int) -> str:
+    place = folder / f"stretch-{number}" / f"{DETECTOR}.json"
+    try:
+        return hashlib.sha256(place.read_bytes()).hexdigest()
+    except OSError as error:
+        raise FewoneError(f"{place}: cannot be read ({error.strerror}); take a whole copy") from error
