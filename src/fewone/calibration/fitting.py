@@ -123,8 +123,8 @@ PENALTIES = (0.02, 0.1, 0.02)
 TOLERANCE = 0.5
 """A unit whose loss is this high counts half as much as one without loss: an odd task bends the map, no more."""
 
-HARDLY = -2.0
-"""Where follow starts, as a logit: a threshold goes along with its support as far as held-out tasks ask for it."""
+FOLLOW_LIMITS = (0.02, 0.95)
+"""How little and how much a threshold may go along with its support, before the loss has its say."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +132,7 @@ class _Table:
     """All episodes side by side, in units of the scores' spread: scores and weights (E, n), labels (E, n), unit (E,).
 
     departure (E,): of the support's own scores from the typical ones; weights: each class of an episode sums to 1/2.
+    follow: what normals alone say of how far the threshold should go along, as a logit.
     """
 
     scores: Tensor
@@ -139,11 +140,12 @@ class _Table:
     weights: Tensor
     unit: Tensor
     departure: Tensor
+    follow: float
 
     def robust_loss(self, parameters: Tensor) -> Tensor:
         """Sum over units of a concave function of the unit's mean class-balanced cross-entropy."""
         log_slope, threshold, follow = parameters
-        moved = threshold + torch.sigmoid(follow + HARDLY) * self.departure.unsqueeze(-1)
+        moved = threshold + torch.sigmoid(follow + self.follow) * self.departure.unsqueeze(-1)
         losses = F.binary_cross_entropy_with_logits(
             log_slope.exp() * (self.scores - moved), self.labels, self.weights, reduction="none"
         ).sum(-1)
@@ -158,6 +160,7 @@ class _Table:
 
 
 def _tabulate(scored: Sequence[_Scored], departure: Tensor, spread: float) -> _Table:
+    """The episodes, and where the search for follow begins and what it is shrunk towards."""
     longest = max(len(episode.scores) for episode in scored)
     scores, labels, weights = (torch.zeros(len(scored), longest, dtype=torch.float64) for _ in range(3))
     names = {name: number for number, name in enumerate(dict.fromkeys(episode.unit for episode in scored))}
@@ -169,7 +172,21 @@ def _tabulate(scored: Sequence[_Scored], departure: Tensor, spread: float) -> _T
             own = (episode.labels == label).double()
             weights[row, :size] += 0.5 * own / own.sum().clamp_min(1.0)
     unit = torch.tensor([names[episode.unit] for episode in scored])
-    return _Table(scores, labels, weights, unit, departure / spread)
+    centres = torch.stack([episode.scores[episode.labels == NORMAL].mean() for episode in scored])
+    follow = _find_follow(centres, departure, unit)
+    return _Table(scores, labels, weights, unit, departure / spread, math.log(follow / (1.0 - follow)))
+
+
+def _find_follow(centres: Tensor, departure: Tensor, unit: Tensor) -> float:
+    """How far the centre of an episode's normals (E,) goes along with its support's departure (E,), from task to task.
+
+    Where anomalies are far off, the loss hardly sees the normals' places, but false alarms do. The median slope over
+    pairs of episodes of different units (Theil and Sen): a few odd tasks do not turn it.
+    """
+    rise, run = centres[:, None] - centres, departure[:, None] - departure
+    counted = (run > 0) & (unit[:, None] != unit)
+    least, most = FOLLOW_LIMITS
+    return min(max(float((rise[counted] / run[counted]).median()), least), most) if bool(counted.any()) else least
 
 
 def _fit_knot(k: int, scored: Sequence[_Scored]) -> Knot:
@@ -197,7 +214,7 @@ def _fit_knot(k: int, scored: Sequence[_Scored]) -> Knot:
         k,
         slope=float(log_slope.exp()) / spread,
         threshold=float(threshold) * spread,
-        follow=0.0 if alone else float(torch.sigmoid(follow + HARDLY)),
+        follow=0.0 if alone else float(torch.sigmoid(follow + table.follow)),
         typical=typical,
     )
     return replace(knot, tails=_find_tails(knot, scored, departure))
