@@ -63,6 +63,8 @@ def results(tmp_path: Path) -> Path:
         replace(rows[0], experiment=replace(EXPERIMENT, seed=1).to_plain(), seed=1),
         replace(rows[0], origin=replace(rows[0].origin, fingerprint="other data")),
         replace(rows[0], experiment=replace(EXPERIMENT, dataset="sts-sawtooth").to_plain()),
+        # Trained with another K, not only judged with it.
+        replace(rows[0], experiment=replace(EXPERIMENT, k=2, further_k=()).to_plain()),
     ]
     append(tmp_path / "rows.jsonl", *rows, *others)
     return tmp_path / "rows.jsonl"

@@ -10,7 +10,6 @@ import json
 import sys
 import tomllib
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,11 +24,10 @@ from fewone.checkpoints import (
     save_calibration,
     save_learner,
 )
-from fewone.documents import DocumentError, Json, from_plain, to_plain
+from fewone.documents import DocumentError, from_plain, to_plain
 from fewone.errors import FewoneError
 from fewone.evaluation.results import Reading, Row, read
 from fewone.evaluation.scores import Interval
-from fewone.experiments.experiment import Experiment, parse_experiment
 from fewone.learners import MetaLearner
 from fewone.training import read_history
 from fewone.zoo import Accuracy, ZooCard, write_card
@@ -77,13 +75,11 @@ def drop_training_parts(learner: MetaLearner, card: ModelCard) -> tuple[MetaLear
 
 def find_accuracy(trained: Path, card: ModelCard, results: Sequence[Path]) -> tuple[Accuracy, ...]:
     """What the rows say of this training at every K it was judged at, each example and, if there are any, each run."""
-    wanted = _read_experiment(json.loads(card.experiment))
-    if wanted is None:
-        raise FewoneError(f"{trained}: its experiment is not one of this version of fewone; train it again")
+    wanted: dict[str, Any] = json.loads(card.experiment)
     readings = [read(path) for path in results]
     _check_history(trained, wanted, readings)
     rows = [row for reading in readings for row in reading.rows if _is_of(row, wanted, card.fingerprint)]
-    asked = {wanted.k, *wanted.further_k}
+    asked = {wanted["k"], *wanted.get("further_k", ())}
     with_runs = any(row.level == "run" for row in rows)
     found = []
     for size in sorted(asked | set(SIZES)):
@@ -93,38 +89,30 @@ def find_accuracy(trained: Path, card: ModelCard, results: Sequence[Path]) -> tu
                 found.append(_summarize(size, fitting[-1]))
             elif size in asked:
                 raise FewoneError(
-                    f"{', '.join(map(str, results))}: no test row of {wanted.learner} on {wanted.dataset}, K = {size},"
-                    f" seed {wanted.seed}, each {level}, {THRESHOLD} threshold, with the very settings and data of"
-                    f" {trained}; add it with: fewone evaluate {trained} --results FILE.jsonl"
+                    f"{', '.join(map(str, results))}: no test row of {wanted['learner']} on {wanted['dataset']},"
+                    f" K = {size}, seed {wanted['seed']}, each {level}, {THRESHOLD} threshold, with the very settings and"
+                    f" data of {trained}; add it with: fewone evaluate {trained} --results FILE.jsonl"
                 )
     return tuple(found)
 
 
-def _read_experiment(plain: dict[str, Json]) -> Experiment | None:
-    """The experiment of a row or a card; None where its settings no longer exist."""
-    with suppress(FewoneError):
-        return parse_experiment(plain)
-    return None
+def _is_of(row: Row, wanted: dict[str, Any], fingerprint: str) -> bool:
+    """Whether a row judges this training: at its own K, or at one of the further K that the row names."""
+    found: dict[str, Any] = row.experiment
+    judged = found["k"] == wanted["k"] or found["k"] in found.get("further_k", ())
+    settings = ({key: value for key, value in one.items() if key not in ("k", "further_k")} for one in (found, wanted))
+    about = (row.split, row.threshold, row.origin.fingerprint)
+    return judged and next(settings) == next(settings) and about == ("test", THRESHOLD, fingerprint)
 
 
-def _is_of(row: Row, wanted: Experiment, fingerprint: str) -> bool:
-    """Whether a row judges this training, at whatever K: further_k says only where a training is judged."""
-    found = _read_experiment(row.experiment)
-    return (
-        found is not None
-        and replace(found, k=wanted.k, further_k=wanted.further_k) == wanted
-        and (row.split, row.threshold, row.origin.fingerprint) == ("test", THRESHOLD, fingerprint)
-    )
-
-
-def _check_history(trained: Path, wanted: Experiment, readings: Sequence[Reading]) -> None:
+def _check_history(trained: Path, wanted: dict[str, Any], readings: Sequence[Reading]) -> None:
     """Refuse rows of another training with the same settings (of another machine, say): its validations differ."""
     here = [(one.iteration, one.loss) for one in read_history(trained)]
     histories = [
         [(point.iteration, point.loss) for point in training.history]
         for reading in readings
         for training in reading.trainings
-        if _read_experiment(training.experiment) == wanted
+        if training.experiment == wanted
     ]
     if here and histories and here not in histories:
         raise FewoneError(
