@@ -90,8 +90,8 @@ def find_accuracy(trained: Path, card: ModelCard, results: Sequence[Path]) -> tu
             elif size in asked:
                 raise FewoneError(
                     f"{', '.join(map(str, results))}: no test row of {wanted['learner']} on {wanted['dataset']},"
-                    f" K = {size}, seed {wanted['seed']}, each {level}, {THRESHOLD} threshold, with the very settings and"
-                    f" data of {trained}; add it with: fewone evaluate {trained} --results FILE.jsonl"
+                    f" K = {size}, seed {wanted['seed']}, each {level}, {THRESHOLD} threshold, with the very settings"
+                    f" and data of {trained}; add it with: fewone evaluate {trained} --results FILE.jsonl"
                 )
     return tuple(found)
 
