@@ -112,9 +112,8 @@ def test_the_page_links_every_number_to_its_row(tmp_path: Path) -> None:
 
 def make_alarms(dataset: str, rate: float, realised: float, seed: int = 0, level: Level = "example") -> Alarms:
     experiment = default_experiment(dataset, "plda", k=10, seed=seed).to_plain()
-    return Alarms(
-        experiment, seed, 10, level, rate, ("a", "b", "c"), (realised, 0.0, 2 * realised), (0.2, 0.3, 0.4), ORIGIN
-    )
+    units = tuple(f"{dataset} {name}" for name in "abc")
+    return Alarms(experiment, seed, 10, level, rate, units, (realised, 0.0, 2 * realised), (0.2, 0.3, 0.4), ORIGIN)
 
 
 def test_asked_and_realised_false_alarms_have_a_table_and_a_new_machine_one_of_its_own(tmp_path: Path) -> None:
@@ -142,6 +141,18 @@ def test_asked_and_realised_false_alarms_have_a_table_and_a_new_machine_one_of_i
     assert anchors and all(f'id="{anchor}"' in html for anchor in anchors)
     assert "5.0 (0.0 to 10.0) ✓" in markdown
     assert "20.0 (0.0 to 40.0) ✗" in markdown
+
+
+def test_the_folds_of_the_milling_data_are_also_judged_together_once_all_are_there(tmp_path: Path) -> None:
+    folds = [make_alarms(f"cnc/{fold}", 0.05, rate) for fold, rate in zip("ABC", (0.02, 0.04, 0.06), strict=True)]
+    append(tmp_path / "a.jsonl", *folds)
+    (table,) = build_report(collect(tmp_path)).alarms
+    assert len(table.rows) == 3
+    append(tmp_path / "a.jsonl", make_alarms("cnc/D", 0.05, 0.12))
+    (table,) = build_report(collect(tmp_path)).alarms
+    cell = dict(table.rows)["cnc/A to D together, plda K=10, each example"][0]
+    assert cell is not None and cell.ours is not None
+    assert (cell.ours.mean, cell.ours.units, cell.seeds) == (pytest.approx(6.0), 12, 1)
 
 
 def test_a_rate_is_kept_within_a_factor_of_one_and_a_half_both_ways() -> None:

@@ -77,9 +77,20 @@ class AlarmFinding:
     realised: Interval
     misses: Interval
 
+    @staticmethod
+    def of(records: Sequence[Alarms], places: Sequence[Place]) -> AlarmFinding:
+        """Each unit's mean over the seeds, and from there the means over units."""
+        realised = _average_units([(record.units, record.false_alarms) for record in records])
+        misses = _average_units([(record.units, record.misses) for record in records])
+        return AlarmFinding(tuple(records), tuple(places), bootstrap(realised), bootstrap(misses))
+
     @property
     def first(self) -> Alarms:
         return self.records[0]
+
+    @property
+    def seeds(self) -> int:
+        return len({record.seed for record in self.records})
 
 
 @dataclass(frozen=True)
@@ -151,10 +162,7 @@ def _gather_alarms(alarms: Sequence[tuple[Alarms, Place]]) -> Iterable[AlarmFind
         groups.setdefault(key, {})[record.seed] = (record, place)
     for group in groups.values():
         kept = [group[seed] for seed in sorted(group)]
-        records = tuple(record for record, _ in kept)
-        realised = _average_units([(record.units, record.false_alarms) for record in records])
-        misses = _average_units([(record.units, record.misses) for record in records])
-        yield AlarmFinding(records, tuple(place for _, place in kept), bootstrap(realised), bootstrap(misses))
+        yield AlarmFinding.of([record for record, _ in kept], [place for _, place in kept])
 
 
 def _average_units(seeds: Sequence[tuple[tuple[str, ...], tuple[float, ...]]]) -> list[float]:

@@ -15,6 +15,11 @@ FACTOR = 1.5
 SHIFTED = "cnc/M02"
 """Datasets whose test tasks come from a machine that no calibration task comes from."""
 
+FOLDS = ("cnc/A", "cnc/B", "cnc/C", "cnc/D")
+"""Datasets whose test operations are different ones: together they say more than each of a few."""
+
+TOGETHER = "cnc/A to D together"
+
 _Key = tuple[str, str, int, str, str]
 
 KINDS = (
@@ -41,11 +46,12 @@ def judge_rate(asked: float, realised: Interval) -> Verdict:
 def _build_table(title: str, found: Sequence[AlarmFinding]) -> Table:
     rates = sorted({one.first.rate for one in found}, reverse=True)
     columns = tuple(name for rate in rates for name in (f"asked {100 * rate:g} %", "missed"))
-    keys = sorted({_key(one) for one in found})
-    labels = _label(keys)
     # Of two settings that bear the same name the one that was judged last.
     newest = sorted(found, key=lambda one: max(record.origin.timestamp for record in one.records))
     placed = {(_key(one), one.first.rate): one for one in newest}
+    placed |= _join_folds(placed)
+    keys = sorted({key for key, _ in placed})
+    labels = _label(keys)
     rows = []
     for key in keys:
         cells: list[Cell | None] = []
@@ -56,12 +62,25 @@ def _build_table(title: str, found: Sequence[AlarmFinding]) -> Table:
     return Table(title, columns, tuple(rows))
 
 
+def _join_folds(placed: dict[tuple[_Key, float], AlarmFinding]) -> dict[tuple[_Key, float], AlarmFinding]:
+    """The four folds as one, where all of them were judged."""
+    joined = {}
+    for key, rate in placed:
+        parts = [placed.get(((fold, *key[1:]), rate)) for fold in FOLDS]
+        whole = [part for part in parts if part is not None]
+        if key[0] == FOLDS[0] and len(whole) == len(FOLDS):
+            records = [record for part in whole for record in part.records]
+            places = [place for part in whole for place in part.places]
+            joined[(TOGETHER, *key[1:]), rate] = AlarmFinding.of(records, places)
+    return joined
+
+
 def _fill(one: AlarmFinding) -> list[Cell | None]:
     realised, misses = scale(one.realised), scale(one.misses)
     minutes = sum(record.origin.cpu_seconds for record in one.records) / len(one.records) / 60
     verdict = judge_rate(100 * one.first.rate, realised)
     return [
-        Cell(None, values, verdict_of, None, len(one.records), minutes, one.places)
+        Cell(None, values, verdict_of, None, one.seeds, minutes, one.places)
         for values, verdict_of in ((realised, verdict), (misses, "new"))
     ]
 
