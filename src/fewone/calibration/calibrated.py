@@ -115,7 +115,10 @@ class CalibratedScorer(Scorer):
         self.register_buffer("offset", offset)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        logits: Tensor = self.scorer(inputs)
+        return self.calibrate(self.scorer(inputs))
+
+    def calibrate(self, logits: Tensor) -> Tensor:
+        """The scorer's own logits (T, n) -> log-odds (T, n)."""
         return logits * self.slope - self.offset
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
+from fewone.calibration import Calibrated
 from fewone.episodes import Episodes, EvaluationPlan, Examples, Task
 from fewone.errors import FewoneError
 from fewone.evaluation.metrics import METRICS, Metrics, measure
@@ -56,20 +57,48 @@ def evaluate(
     batch_tasks tasks are adapted at once and about batch_examples queries scored at once: speed and memory, not the
     result, depend on them.
     """
-    if not tasks:
-        raise FewoneError("there is no task to evaluate on; choose another split or dataset")
+    _require_tasks(tasks)
     started, started_cpu = time.perf_counter(), time.process_time()
     scored = list(score_episodes(learner, tasks, plan, sampler, seed, batch_tasks, batch_examples))
-    examples = _average(scored)
-    runs = None
+    return _summarize(scored, started, started_cpu)
+
+
+def evaluate_twice(
+    learner: Calibrated, tasks: Sequence[Task], plan: EvaluationPlan, sampler: EpisodeSampler, seed: int
+) -> tuple[Results, Results]:
+    """At the learner's own threshold, and calibrated: two results of one scoring, each with the whole cost."""
+    _require_tasks(tasks)
+    started, started_cpu = time.perf_counter(), time.process_time()
+    own: list[ScoredEpisode] = []
+    calibrated: list[ScoredEpisode] = []
+    with evaluation_mode(learner):
+        for number, episodes in _draw(tasks, plan, sampler, seed):
+            scorer = learner.adapt(episodes.support)
+            logits = score_queries(scorer.scorer, episodes.query.inputs)
+            own += _separate(episodes, logits, number)
+            calibrated += _separate(episodes, scorer.calibrate(logits), number)
+    return _summarize(own, started, started_cpu), _summarize(calibrated, started, started_cpu)
+
+
+def _require_tasks(tasks: Sequence[Task]) -> None:
+    if not tasks:
+        raise FewoneError("there is no task to evaluate on; choose another split or dataset")
+
+
+def _summarize(scored: Sequence[ScoredEpisode], started: float, started_cpu: float) -> Results:
+    examples, runs = _average(scored), None
     if all(episode.recordings is not None for episode in scored):
         runs = _average(decide_by_run(scored))
-    return Results(
-        examples=examples,
-        runs=runs,
-        seconds=time.perf_counter() - started,
-        cpu_seconds=time.process_time() - started_cpu,
-    )
+    return Results(examples, runs, time.perf_counter() - started, time.process_time() - started_cpu)
+
+
+def _draw(
+    tasks: Sequence[Task], plan: EvaluationPlan, sampler: EpisodeSampler, seed: int, batch_tasks: int = 8
+) -> Iterator[tuple[int, Episodes]]:
+    """Every adaptation set of every task, batch_tasks of them at once, with the set's number."""
+    for number in range(plan.adaptation_sets):
+        for start in range(0, len(tasks), batch_tasks):
+            yield number, sampler.draw_evaluation(tasks[start : start + batch_tasks], plan, number, seed)
 
 
 def score_episodes(
@@ -83,11 +112,9 @@ def score_episodes(
 ) -> Iterator[ScoredEpisode]:
     """The scored episodes, batch by batch: only logits and labels stay in memory."""
     with evaluation_mode(learner):
-        for number in range(plan.adaptation_sets):
-            for start in range(0, len(tasks), batch_tasks):
-                episodes = sampler.draw_evaluation(tasks[start : start + batch_tasks], plan, number, seed)
-                logits = score_queries(learner.adapt(episodes.support), episodes.query.inputs, batch_examples)
-                yield from _separate(episodes, logits, number)
+        for number, episodes in _draw(tasks, plan, sampler, seed, batch_tasks):
+            logits = score_queries(learner.adapt(episodes.support), episodes.query.inputs, batch_examples)
+            yield from _separate(episodes, logits, number)
 
 
 def score_queries(scorer: Scorer, inputs: Tensor, batch_examples: int = 1024) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
 from fewone.baselines.embedded import EmbeddedShallow
@@ -10,6 +11,7 @@ from fewone.baselines.shallow import ShallowLearner
 from fewone.calibration import Calibrated, HeldOut, calibrate
 from fewone.episodes import ClassBatch, Episodes, EvaluationPlan, Task
 from fewone.errors import FewoneError
+from fewone.evaluation.embedded import embed_once
 from fewone.evaluation.protocol import evaluate
 from fewone.learners import MetaLearner
 from fewone.sampling import EpisodeSampler, count_normals
@@ -103,8 +105,10 @@ def calibrate_over_tasks(
     held_out = [HeldOut(learner, tuple(spread(validation, tasks))), *others]
     if len({task.unit for task in validation}) < ENOUGH_TASKS and not is_trained(learner):
         held_out.append(HeldOut(learner, tuple(spread(training, tasks))))
-    held_out = [part for part in held_out if part.tasks]
     learner.eval()
+    embedded = [embed_once(part.learner, part.tasks, sampler.preparation) for part in held_out if part.tasks]
+    held_out = [HeldOut(part.learner, part.tasks) for part in embedded]
+    sampler = replace(sampler, preparation=embedded[0].preparation) if embedded else sampler
     sizes = sizes or (sampler.support_size,)
     # Leaving one out takes K adaptations for one: not where each of them is a descent.
     cheap = learner.every_k or is_shallow(learner)

@@ -13,15 +13,16 @@ from pathlib import Path
 import torch
 
 from fewone.augmentation import build_augmentation
-from fewone.calibration import Adapting, Calibrated, CalibrationMap, HeldOut
+from fewone.calibration import Calibrated, CalibrationMap, HeldOut
 from fewone.checkpoints import ModelCard, build_learner, load_calibration, load_learner, save_calibration, save_learner
 from fewone.datasets import load
 from fewone.documents import DocumentError
 from fewone.episodes import TaskSplits, generator_for
 from fewone.errors import FewoneError, FewoneWarning
 from fewone.evaluation.alarms import measure_alarms
+from fewone.evaluation.embedded import embed_once
 from fewone.evaluation.gradients import has_initialisation, measure_cosines
-from fewone.evaluation.protocol import evaluate
+from fewone.evaluation.protocol import evaluate_twice
 from fewone.evaluation.results import Alarms, Cosine, Point, Row, Threshold, Training, append, find_origin, make_rows
 from fewone.evaluation.scores import Results
 from fewone.evaluation.selection import calibrate_over_tasks, choose_dial, is_shallow, is_trained, observe_batches
@@ -44,6 +45,8 @@ from fewone.training import (
 Watcher = Callable[[Progress], None]
 # Every experiment is judged on the same test episodes, whatever its seed: only so can runs be paired.
 EVALUATION_SEED = 0
+# In the order in which `evaluate_twice` answers.
+THRESHOLDS: tuple[Threshold, ...] = ("own", "calibrated")
 # The K for which a learner that serves every K is calibrated.
 CALIBRATED_SIZES = (1, 2, 5, 10, 20, 50)
 # The folders, inside a run's, of the trainings without a part of the tasks.
@@ -162,16 +165,21 @@ def judge_on_test(
 
     Judged twice: at the learner's own threshold, which is what is returned, and calibrated over tasks.
     """
-    found = _judge(experiment, splits, learner)
     calibration = None if folder is None else load_calibration(folder)
-    calibrated = Calibrated(learner, calibration or calibrate_learner(experiment, splits, learner))
-    rows = _make_rows(experiment, splits, found, "own", folder)
-    rows += _make_rows(experiment, splits, _judge(experiment, splits, calibrated), "calibrated", folder)
-    for k in experiment.further_k:
-        other = replace(experiment, k=k)
-        rows += _make_rows(other, splits, _judge(other, splits, learner), "own", folder)
-        rows += _make_rows(other, splits, _judge(other, splits, calibrated), "calibrated", folder)
-    return found, rows
+    calibrated = calibration or calibrate_learner(experiment, splits, learner)
+    judged = embed_once(learner, splits.test, splits.preparation)
+    rows: tuple[Row, ...] = ()
+    results: list[Results] = []
+    for k in (experiment.k, *experiment.further_k):
+        sized = replace(experiment, k=k)
+        sampler = replace(_make_test_sampler(sized, splits), preparation=judged.preparation)
+        both = evaluate_twice(
+            Calibrated(judged.learner, calibrated), judged.tasks, splits.plan, sampler, EVALUATION_SEED
+        )
+        for found, threshold in zip(both, THRESHOLDS, strict=True):
+            rows += _make_rows(sized, splits, found, threshold, folder)
+            results.append(found)
+    return results[0], rows
 
 
 def look_back(
@@ -203,12 +211,13 @@ def count_alarms(experiment: Experiment, splits: TaskSplits, learner: MetaLearne
     calibration = load_calibration(folder)
     if calibration is None:
         raise FewoneError(f"{folder}: its learner has no calibration, so no false-alarm rate can be asked; train again")
+    judged = embed_once(learner, splits.test, splits.preparation)
     records: list[Alarms] = []
     for k in dict.fromkeys((experiment.k, *experiment.further_k)):
         started, started_cpu = time.perf_counter(), time.process_time()
-        sampler = make_sampler(replace(experiment, k=k), splits, experiment.test_normal_share)
-        calibrated = Calibrated(learner, calibration)
-        found = measure_alarms(calibrated, splits.test, splits.plan, sampler, EVALUATION_SEED)
+        sampler = replace(_make_test_sampler(replace(experiment, k=k), splits), preparation=judged.preparation)
+        calibrated = Calibrated(judged.learner, calibration)
+        found = measure_alarms(calibrated, judged.tasks, splits.plan, sampler, EVALUATION_SEED)
         seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - started_cpu
         origin = find_origin(splits.fingerprint, seconds, cpu_seconds)
         records += [
@@ -228,9 +237,8 @@ def count_alarms(experiment: Experiment, splits: TaskSplits, learner: MetaLearne
     return tuple(records)
 
 
-def _judge(experiment: Experiment, splits: TaskSplits, learner: Adapting) -> Results:
-    sampler = make_sampler(experiment, splits, experiment.test_normal_share)
-    return evaluate(learner, splits.test, splits.plan, sampler, EVALUATION_SEED)
+def _make_test_sampler(experiment: Experiment, splits: TaskSplits) -> EpisodeSampler:
+    return make_sampler(experiment, splits, experiment.test_normal_share)
 
 
 def _make_rows(

@@ -8,7 +8,7 @@ posterior in closed form, so adapting is one mean, and K enters by Bayes' rule: 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -65,10 +65,13 @@ class PosteriorScorer(Scorer):
     scale: Tensor
     bias: Tensor
 
-    def __init__(self, plda: Plda, support: Tensor, normal: Tensor, anomalous: Tensor) -> None:
-        """support (T, K, D) embedded; normal and anomalous (T, K): 1 for what an example is, both 0 to leave it out."""
+    def __init__(self, plda: Plda, support: Tensor, normal: Tensor, anomalous: Tensor, embedded: bool = False) -> None:
+        """support (T, K, D) embedded; normal and anomalous (T, K): 1 for what an example is, both 0 to leave it out.
+
+        embedded: queries come embedded too.
+        """
         super().__init__()
-        self.plda = plda
+        self.plda, self.embedded = plda, embedded
         count = normal.sum(-1, keepdim=True)
         predictive = predict((support * normal.unsqueeze(-1)).sum(-2), count, plda.within())
         scale, bias = plda.scale_and_bias(count)
@@ -87,7 +90,7 @@ class PosteriorScorer(Scorer):
             self.register_buffer(name, value)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        return self.score(self.plda.embed(inputs))
+        return self.score(inputs if self.embedded else self.plda.embed(inputs))
 
     def score(self, queries: Tensor) -> Tensor:
         """queries (T, n, D) embedded, or (1, n, D) for all tasks -> logits (T, n)."""
@@ -112,6 +115,25 @@ def _log_share(weights: Tensor) -> Tensor:
     """Logs of weights (T, n) made to sum to 1; a weight of 0 becomes so small that it never counts."""
     shares = weights / weights.sum(-1, keepdim=True)
     return torch.where(shares > 0, shares.clamp_min(1e-12).log(), torch.full_like(shares, -1e30))
+
+
+@dataclass(frozen=True)
+class EmbeddedPlda:
+    """plda for examples that are embedded already, (T, n, D)."""
+
+    plda: Plda
+
+    def adapt(self, support: Examples) -> PosteriorScorer:
+        normal = (support.labels == NORMAL).to(support.inputs.dtype)
+        return PosteriorScorer(self.plda, support.inputs, normal, 1.0 - normal, embedded=True)
+
+    def leave_one_out(self, support: Examples, left: Tensor) -> Tensor:
+        """Logits (F,) of the normals `left` (F,) of one support (1, K, D), each judged by the rest."""
+        latent = support.inputs
+        normal = (support.labels == NORMAL).to(latent.dtype).repeat(len(left), 1)
+        kept = normal.scatter(1, left.unsqueeze(-1), 0.0)
+        scorer = PosteriorScorer(self.plda, latent.expand(len(left), -1, -1), kept, 1.0 - normal)
+        return scorer.score(latent[0, left].unsqueeze(1)).squeeze(1)
 
 
 class Plda(MetaLearner):
@@ -173,11 +195,10 @@ class Plda(MetaLearner):
 
     def leave_one_out(self, support: Examples, left: Tensor) -> Tensor:
         """Logits (F,) of the normals `left` (F,) of one support (1, K, ...), each judged by the rest; embedded once."""
-        latent = self.embed(support.inputs)
-        normal = (support.labels == NORMAL).to(latent.dtype).repeat(len(left), 1)
-        kept = normal.scatter(1, left.unsqueeze(-1), 0.0)
-        scorer = PosteriorScorer(self, latent.expand(len(left), -1, -1), kept, 1.0 - normal)
-        return scorer.score(latent[0, left].unsqueeze(1)).squeeze(1)
+        return self.after_embedding().leave_one_out(replace(support, inputs=self.embed(support.inputs)), left)
+
+    def after_embedding(self) -> EmbeddedPlda:
+        return EmbeddedPlda(self)
 
     def accumulate_gradient(self, batch: Episodes | ClassBatch) -> Tensor:
         self.embedding.train()

@@ -1,0 +1,92 @@
+"""Tasks whose examples are embedded once, for learners that look at an example only through its embedding.
+
+An evaluation draws the same images again and again, for every task, adaptation set and K.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from fewone.calibration import Adapting
+from fewone.episodes import Pool, Preparation, RowPool, Store, Task
+
+BATCH = 256
+
+
+@runtime_checkable
+class EmbedsFirst(Protocol):
+    """A learner that is an embedding and whatever comes after it."""
+
+    def embed(self, inputs: Tensor) -> Tensor:
+        """inputs (T, n, *shape) -> (T, n, D)."""
+        ...
+
+    def after_embedding(self) -> Adapting:
+        """The learner for inputs that are embedded already."""
+        ...
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What is to be judged: a learner, and tasks and a preparation that fit it."""
+
+    learner: Adapting
+    tasks: tuple[Task, ...]
+    preparation: Preparation
+
+
+@dataclass(frozen=True)
+class EmbeddedPool:
+    """The rows of another pool in a store of embeddings."""
+
+    pool: Pool
+    store: Store
+
+    def __len__(self) -> int:
+        return len(self.pool)
+
+    def rows(self) -> Tensor:
+        return self.pool.rows()
+
+    def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        return self.pool.draw(count, generator)
+
+
+def embed_once(learner: Adapting, tasks: Sequence[Task], preparation: Preparation) -> Judged:
+    """The same scores for less: embedded tasks where that is possible, otherwise everything as it was given.
+
+    It is not where inputs are standardised by the support: then an example has as many embeddings as supports.
+    """
+    stores = {id(task.normal.store): task.normal.store for task in tasks}
+    if preparation.standardize or len(stores) != 1 or not isinstance(learner, EmbedsFirst):
+        return Judged(learner, tuple(tasks), preparation)
+    (store,) = stores.values()
+    used = torch.zeros(len(store.values), dtype=torch.bool)
+    for task in tasks:
+        used[task.normal.rows()] = True
+        used[task.anomalous.rows()] = True
+    rows = used.nonzero().squeeze(1)
+    values: Tensor | None = None
+    with torch.no_grad():
+        for part in torch.split(rows, BATCH):
+            latent = learner.embed(preparation(store.values[part]).unsqueeze(0))[0]
+            if values is None:
+                # Rows of other splits stay untouched, so they take no memory.
+                values = torch.empty(len(store.values), *latent.shape[1:], dtype=latent.dtype)
+            values[part] = latent
+    if values is None:
+        return Judged(learner, tuple(tasks), preparation)
+    embedded = replace(store, values=values)
+    moved = tuple(
+        replace(task, normal=_move(task.normal, embedded), anomalous=_move(task.anomalous, embedded)) for task in tasks
+    )
+    return Judged(learner.after_embedding(), moved, Preparation())
+
+
+def _move(pool: Pool, store: Store) -> Pool:
+    return RowPool(store, pool.index) if isinstance(pool, RowPool) else EmbeddedPool(pool, store)

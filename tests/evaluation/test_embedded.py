@@ -1,0 +1,98 @@
+"""Embedding every example once gives the scores that embedding it again for every episode gives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from fewone.calibration import Calibrated, CalibrationMap, Knot
+from fewone.episodes import EvaluationPlan, Preparation, RowPool, Store, Task
+from fewone.evaluation.embedded import EmbeddedPool, embed_once
+from fewone.evaluation.protocol import evaluate, evaluate_twice, score_episodes
+from fewone.learners import LEARNERS, LearnerSettings, MetaLearner
+from fewone.networks import NetworkSettings
+from fewone.sampling import EpisodeSampler
+
+SHAPE = (3, 8, 8)
+PREPARATION = Preparation(1 / 255, -0.5)
+PLAN = EvaluationPlan(3, 5, 5)
+MAP = CalibrationMap((Knot(2, 1.5, 0.1, 0.5, 0.0), Knot(4, 1.2, 0.2, 0.3, 0.1)))
+
+
+@pytest.fixture
+def tasks() -> list[Task]:
+    """Four classes of twelve byte images each; rows 48 to 59 belong to no task."""
+    generator = torch.Generator().manual_seed(0)
+    store = Store(torch.randint(0, 256, (60, *SHAPE), generator=generator, dtype=torch.uint8))
+    classes = [torch.arange(12 * number, 12 * number + 12) for number in range(4)]
+    return [
+        Task(
+            f"class {number}",
+            RowPool(store, own),
+            RowPool(store, torch.cat([rows for other, rows in enumerate(classes) if other != number])),
+        )
+        for number, own in enumerate(classes)
+    ]
+
+
+def build(name: str) -> MetaLearner:
+    torch.manual_seed(0)
+    norm = "running" if name == "plda" else "none"
+    learning = LearnerSettings(inner_steps=1, flip_views=name == "plda", dimensions=8)
+    return LEARNERS[name](learning, NetworkSettings(filters=(4, 4), norm=norm), SHAPE).eval()
+
+
+@pytest.mark.parametrize("k", [1, 2, 4])
+def test_embedded_tasks_get_the_scores_of_the_images(k: int, tasks: list[Task]) -> None:
+    learner, sampler = build("plda"), EpisodeSampler(k, 4, preparation=PREPARATION)
+    judged = embed_once(learner, tasks, PREPARATION)
+    plain = score_episodes(Calibrated(learner, MAP), tasks, PLAN, sampler, 0)
+    moved = replace(sampler, preparation=judged.preparation)
+    embedded = score_episodes(Calibrated(judged.learner, MAP), judged.tasks, PLAN, moved, 0)
+    for one, other in zip(plain, embedded, strict=True):
+        torch.testing.assert_close(other.logits, one.logits, rtol=1e-4, atol=1e-5)
+        assert torch.equal(other.labels, one.labels)
+
+
+def test_every_example_of_the_tasks_is_embedded_once(tasks: list[Task], monkeypatch: pytest.MonkeyPatch) -> None:
+    learner, seen = build("plda"), []
+    embed = type(learner).embed
+
+    def count(self: MetaLearner, inputs: Tensor) -> Tensor:
+        seen.append(inputs.shape[1])
+        return embed(self, inputs)
+
+    monkeypatch.setattr(type(learner), "embed", count)
+    judged = embed_once(learner, tasks[:2], PREPARATION)
+    sampler = EpisodeSampler(4, 4)
+    evaluate(judged.learner, judged.tasks, PLAN, sampler, 0)
+    assert sum(seen) == 48
+
+
+def test_what_depends_on_the_support_is_not_embedded_beforehand(tasks: list[Task]) -> None:
+    for learner, preparation in ((build("plda"), Preparation(standardize=True)), (build("maml"), PREPARATION)):
+        judged = embed_once(learner, tasks, preparation)
+        assert judged.learner is learner
+        assert judged.tasks == tuple(tasks)
+        assert judged.preparation == preparation
+
+
+def test_pools_that_are_no_lists_of_rows_draw_as_before(tasks: list[Task]) -> None:
+    pool = EmbeddedPool(tasks[0].normal, Store(torch.zeros(60, 4)))
+    drawn = [one.draw(5, torch.Generator().manual_seed(3)) for one in (pool, tasks[0].normal)]
+    assert torch.equal(*drawn)
+    assert len(pool) == 12
+    assert torch.equal(pool.rows(), tasks[0].normal.rows())
+
+
+@pytest.mark.parametrize("name", ["plda", "maml", "protonet"])
+def test_one_scoring_gives_both_results(name: str, tasks: list[Task]) -> None:
+    learner, sampler = build(name), EpisodeSampler(4, 4, preparation=PREPARATION)
+    calibrated = Calibrated(learner, MAP)
+    both = evaluate_twice(calibrated, tasks, PLAN, sampler, 0)
+    for found, alone in zip(both, (learner, calibrated), strict=True):
+        assert found.examples == evaluate(alone, tasks, PLAN, sampler, 0).examples
+        assert found.cpu_seconds > 0
