@@ -115,7 +115,8 @@ def test_leaving_parts_out_trains_without_them_and_calibrates_on_them(
     assert left[0] | left[1] == {task.unit for task in tiny_splits.train}
     for number, part in enumerate(parts):
         seen = replace(tiny_splits, train=tuple(task for task in tiny_splits.train if task.unit not in left[number]))
-        alone = run.train(given, seen, tmp_path / f"alone{number}")
+        fewer = replace(given, training=replace(given.training, classes=min(given.training.classes, len(seen.train))))
+        alone = run.train(fewer, seen, tmp_path / f"alone{number}")
         assert all(torch.equal(a, b) for a, b in zip(part.learner.parameters(), alone.parameters(), strict=True))
 
 
@@ -123,3 +124,15 @@ def test_more_parts_than_training_tasks_are_refused(tiny_splits: TaskSplits, tmp
     given = small("plda")
     with pytest.raises(FewoneError, match=r"training.leave_out is 999, but .* independent training task"):
         run.train(replace(given, training=replace(given.training, leave_out=999)), tiny_splits, tmp_path / "run")
+
+
+def test_a_batch_of_all_classes_shrinks_where_some_are_left_out(tiny_splits: TaskSplits, tmp_path: Path) -> None:
+    given = small("plda")
+    splits = replace(tiny_splits, classes_exclude_each_other=True)
+    experiment = replace(
+        given,
+        learning=replace(given.learning, batch="classes"),
+        training=replace(given.training, leave_out=2, classes=len(splits.train), class_examples=3, smallest_k=None),
+    )
+    run.train(experiment, splits, tmp_path / "run")
+    assert (tmp_path / "run" / "without-1" / "calibration.json").exists()

@@ -120,7 +120,6 @@ def train_without_parts(
 ) -> Iterator[HeldOut]:
     """The same training again without each part of the training tasks: learners that have not seen what they judge."""
     count = experiment.training.leave_out
-    alone = replace(experiment, training=replace(experiment.training, leave_out=0))
     units = list(dict.fromkeys(task.unit for task in splits.train))
     if count > len(units):
         raise FewoneError(
@@ -129,6 +128,9 @@ def train_without_parts(
     for number in range(count):
         left = set(units[number::count])
         rest = replace(splits, train=tuple(task for task in splits.train if task.unit not in left))
+        # A batch of classes holds no more of them than are left.
+        classes = min(experiment.training.classes, len(rest.train))
+        alone = replace(experiment, training=replace(experiment.training, leave_out=0, classes=classes))
         learner = train(alone, rest, folder / f"{WITHOUT}{number}", watch)
         yield HeldOut(learner, tuple(task for task in splits.train if task.unit in left))
 
