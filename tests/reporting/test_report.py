@@ -193,3 +193,12 @@ def test_a_training_judged_at_several_k_is_paid_once(tmp_path: Path) -> None:
     second = replace(first, experiment={**first.experiment, "k": 2})
     append(tmp_path / "a.jsonl", first, second)
     assert build_report(collect(tmp_path)).core_hours == pytest.approx(60 / 3600)
+
+
+def test_a_row_from_before_a_setting_existed_is_the_same_experiment(tmp_path: Path) -> None:
+    newer = replace(make_row("oc-maml", 0.9), origin=replace(ORIGIN, timestamp="2026-02-01T00:00:00+00:00"))
+    older = make_row("oc-maml", 0.6)
+    training = {name: value for name, value in older.experiment["training"].items() if name != "leave_out"}  # type: ignore[union-attr]
+    append(tmp_path / "a.jsonl", newer, replace(older, experiment={**older.experiment, "training": training}))
+    (finding,) = collect(tmp_path).findings
+    assert finding.summary.accuracy.mean == pytest.approx(0.9)

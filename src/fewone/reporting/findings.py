@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from fewone.documents import DocumentError, from_plain, to_plain
 from fewone.errors import FewoneError
 from fewone.evaluation.results import Alarms, Cosine, Failure, Level, Row, Threshold, Training, read
 from fewone.evaluation.scores import Interval, Summary, average_seeds, bootstrap, interval
+from fewone.learners import LearnerSettings
+from fewone.networks import NetworkSettings
+from fewone.training import TrainingSettings
 
 
 @dataclass(frozen=True)
@@ -174,6 +179,18 @@ def _average_units(seeds: Sequence[tuple[tuple[str, ...], tuple[float, ...]]]) -
     return [sum(values) / len(values) for values in found.values()]
 
 
+SETTINGS = {"network": NetworkSettings, "learning": LearnerSettings, "training": TrainingSettings}
+
+
 def _key(experiment: dict[str, Any]) -> str:
-    """What makes two runs the same experiment: everything but the seed."""
-    return json.dumps({name: value for name, value in experiment.items() if name != "seed"}, sort_keys=True)
+    """What makes two runs the same experiment: everything but the seed; settings unknown then count as left alone."""
+    return json.dumps({**_complete(experiment), "seed": None}, sort_keys=True)
+
+
+def _complete(experiment: dict[str, Any]) -> dict[str, Any]:
+    completed = dict(experiment)
+    for name, kind in SETTINGS.items():
+        # A row of a version with other settings stands for itself.
+        with suppress(DocumentError):
+            completed[name] = to_plain(from_plain(kind, experiment[name]))
+    return completed
