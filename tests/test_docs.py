@@ -3,15 +3,36 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from fewone import load
+from fewone.cli import VERBS, main
+
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+README = ROOT / "README.md"
+PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_link_into_the_project_leads_somewhere(page: Path) -> None:
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_the_program_of_the_readme_runs_and_does_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (program,) = re.findall(r"^```python\n(.*?)^```", README.read_text(), re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(program, "README.md", "exec"), names)
+    assert load("press-7").predict(names["X"]).tolist() == [-1] + [1] * 19
+    for name in ("normals", "new"):
+        np.savetxt(f"{name}.csv", names["X_normal" if name == "normals" else "X"], delimiter=",")
+    blocks = re.findall(r"^```\n(fewone .*?)^```", README.read_text(), re.MULTILINE | re.DOTALL)
+    commands = [shlex.split(line, comments=True)[1:] for block in blocks for line in block.splitlines()]
+    assert {words[0] for words in commands} <= VERBS.keys()
+    assert [main(words) for words in commands[:3]] == [0, 0, 1]
