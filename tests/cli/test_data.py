@@ -33,11 +33,14 @@ def test_list_shows_every_dataset_with_its_place(run, tmp_path):
     code, out, _ = run("list")
     assert code == 0
     assert all(name in out for name in DATASETS)
-    assert re.search(r"cifar-fs +│ 3 x 32 x 32 +│ 64 / 16 / 20 +│ present: .*my dätä", out)
+    assert re.search(r"cifar-fs +│ 3 x 32 x 32 +│ 64 / 16 / 20 +│ present", out)
+    assert re.search(r"^cifar-fs: in .*my dätä", out, re.MULTILINE)
     assert re.search(r"sts-sine .* generated", out)
     code, out, _ = run("list", "--data-dir", str(tmp_path))
     assert code == 0
-    assert re.search(r"cifar-fs .* not here: get it from https://www\.cs\.toronto\.edu", out)
+    assert re.search(r"cifar-fs .* not here", out)
+    assert re.search(r"^cifar-fs: get it from https://www\.cs\.toronto\.edu", out, re.MULTILINE)
+    assert "FEWONE_DATA" in out
 
 
 def test_check_counts_and_finds_nothing_in_clean_data(run):

@@ -9,7 +9,7 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Column, Table
+from rich.table import Table
 
 from fewone.checkpoints import write_aside
 from fewone.datasets import DATASETS, Dataset, LoadOptions, load, split_name
@@ -31,15 +31,30 @@ class List:
     data_dir: DataDirs = field(default_factory=default_data_dirs)
 
     def run(self) -> int:
-        table = Table("name", "shape", "tasks (train / validation / test)", Column("where", overflow="fold"))
+        table = Table("name", "shape", "tasks: train / validation / test", "where")
+        lines, absent = [], False
         for name, dataset in DATASETS.items():
+            found = None if dataset.source is None else dataset.source.find(self.data_dir)
+            place = "the folder you name" if name == "folder" else "generated"
+            if dataset.source is not None:
+                place = "not here" if found is None else "present"
+                absent |= found is None
+                # Paths and addresses do not fit into a table.
+                lines.append(
+                    f"{name}: " + (f"get it from {dataset.source.address}" if found is None else f"in {found}")
+                )
             table.add_row(
                 _describe_name(name, dataset),
                 " x ".join(map(str, dataset.shape)) if dataset.shape else "that of the files",
-                " / ".join(map(str, dataset.tasks)) if dataset.tasks else "depend on the variant or the files",
-                escape(_describe_place(name, dataset, self.data_dir)),
+                " / ".join(map(str, dataset.tasks)) if dataset.tasks else "by variant or files",
+                place,
             )
-        Console(soft_wrap=True).print(table)
+        console = Console(soft_wrap=True, highlight=False)
+        console.print(table)
+        for line in lines:
+            console.print(line, markup=False)
+        if absent:
+            console.print("put what you fetch below one folder, and name it in FEWONE_DATA or by --data-dir")
         return 0
 
 
@@ -148,15 +163,6 @@ def _describe_name(name: str, dataset: Dataset) -> str:
     if name == "folder":
         return "folder:PATH"
     return f"{name}/{dataset.variants[0]} ... {dataset.variants[-1]}" if dataset.variants else name
-
-
-def _describe_place(name: str, dataset: Dataset, data_dirs: tuple[Path, ...]) -> str:
-    if name == "folder":
-        return "the folder you name"
-    if dataset.source is None:
-        return "generated"
-    found = dataset.source.find(data_dirs)
-    return f"present: {found}" if found else f"not here: get it from {dataset.source.address}"
 
 
 def _count_examples(tasks: tuple[Task, ...]) -> tuple[str, str, str]:
