@@ -237,11 +237,11 @@ def test_leave_one_out_judges_every_normal_by_the_others() -> None:
     assert len(score_leaving_one_out(CentreLearner(), mixed)) == 2, "known anomalies are never left out"
 
 
-@pytest.mark.parametrize("name", ["plda", "contrast"])
-def test_the_short_way_of_leaving_one_out_is_the_long_way(name: str) -> None:
+@pytest.mark.parametrize(("name", "residual"), [("plda", True), ("contrast", True), ("contrast", False)])
+def test_the_short_way_of_leaving_one_out_is_the_long_way(name: str, residual: bool) -> None:
     torch.manual_seed(0)
     network = NetworkSettings(filters=(4, 4), norm="running")
-    learner = LEARNERS[name](LearnerSettings(dimensions=3), network, (1, 16)).double().eval()
+    learner = LEARNERS[name](LearnerSettings(dimensions=3, residual=residual), network, (1, 16)).double().eval()
     inputs = torch.randn(1, 5, 1, 16, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     support = Examples.of(inputs, torch.tensor([[0.0, 0.0, 1.0, 0.0, 0.0]], dtype=torch.float64))
 

@@ -90,3 +90,20 @@ def test_statistics_are_mean_and_biased_variance_and_carry_gradients():
 def test_inputs_too_small_or_of_another_kind_are_refused(shape):
     with pytest.raises(FewoneError, match=r"needs \(channels, length\)"):
         ConvEmbedding(shape, (4, 4, 4))
+
+
+@pytest.mark.parametrize("dimensions", [1, 2])
+def test_a_running_norm_outside_of_training_is_a_part_of_the_convolution(dimensions: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    network = ConvEmbedding((3, *(8,) * dimensions), (4,), 3, "running")
+    norm = network.blocks[0].norm
+    inputs = torch.randn(5, 3, *(8,) * dimensions, generator=generator)
+    with torch.no_grad():
+        for value in (norm.gamma, norm.beta, norm.running_mean):
+            value.copy_(torch.randn(4, generator=generator))
+        norm.running_variance.copy_(0.5 + torch.rand(4, generator=generator))
+        network.eval()
+        found, _ = network(inputs)
+        convolve, pool = ((F.conv1d, F.max_pool1d), (F.conv2d, F.max_pool2d))[dimensions - 1]
+        apart, _ = norm(convolve(inputs, network.blocks[0].weight, padding="same"))
+    torch.testing.assert_close(found, F.relu(pool(apart, 2)).flatten(1))

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 BLOCK_VALUES = 1 << 17
 """Examples are scored in blocks of about this many values: memory stays flat and a block stays in the cache."""
+BLOCK_EXAMPLES = 512
+"""And of at most this many: the feature maps of more short windows are given back to the system after every block and
+fetched anew, page by page, which costs up to half of the scoring."""
 
 
 class FewShotDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]
@@ -256,7 +259,7 @@ class FewShotDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _logits(self, values: Tensor) -> Scores:
         """values (n, *shape) -> (n,), block by block."""
-        at_once = max(1, BLOCK_VALUES // max(1, values[:1].numel()))
+        at_once = min(BLOCK_EXAMPLES, max(1, BLOCK_VALUES // max(1, values[:1].numel())))
         dtype = self.support_.values.dtype
         logits = np.empty(len(values))
         with torch.inference_mode():

@@ -166,9 +166,15 @@ class Contrast(MetaLearner):
             None if fixed is None else fixed.expand(len(left), *fixed.shape[1:]),
             normal.scatter(1, left.unsqueeze(-1), 0.0),
         )
-        opinion, place = self.look(self.query_views(front[0, left].unsqueeze(1), many))
-        judged = ContrastScorer(self, many).judge(
-            opinion, place, None if fixed is None else fixed[0, left].unsqueeze(1)
+        left_fixed = None if fixed is None else fixed[0, left].unsqueeze(1)
+        if self.settings.residual:
+            opinion, place = self.look(self.query_views(front[0, left].unsqueeze(1), many))
+            return ContrastScorer(self, many).judge(opinion, place, left_fixed).squeeze(1)
+        # Without residuals an example looks the same whatever the others are: one look serves all folds.
+        opinion, place = self.look(self.view(front, front, many.count))
+        looked = opinion.expand(len(left), -1), place.expand(len(left), -1, -1)
+        judged = ContrastScorer(self, many, looked).judge(
+            opinion[0, left].unsqueeze(1), place[0, left].unsqueeze(1), left_fixed
         )
         return judged.squeeze(1)
 

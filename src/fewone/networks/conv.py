@@ -39,6 +39,13 @@ class RunningNorm(nn.Module):
         )
         return normed, ()
 
+    def scale_and_shift(self) -> tuple[Tensor, Tensor]:
+        """The norm under the running averages as values * scale + shift, (channels,) each."""
+        scale = torch.rsqrt(self.running_variance + self.epsilon)
+        scale = scale if self.gamma is None else self.gamma * scale
+        shift = -self.running_mean * scale
+        return scale, shift if self.beta is None else self.beta + shift
+
 
 class ConvBlock(nn.Module):
     """One block: inputs (n, channels, *space) -> (n, filters, *space/2)."""
@@ -60,11 +67,16 @@ class ConvBlock(nn.Module):
         convolve, pool = (F.conv1d, F.max_pool1d) if self.dimensions == 1 else (F.conv2d, F.max_pool2d)
         found: Statistics = ()
         before = self.norm is not None and self.norm_place == "before-relu"
+        known: tuple[Tensor, Tensor] | None = None
         if before and isinstance(self.norm, SupportNorm) and statistics is not None:
+            known, found = self.norm.scale_and_shift(statistics), statistics
+        elif before and isinstance(self.norm, RunningNorm) and not self.norm.training:
+            known = self.norm.scale_and_shift()
+        if known is not None:
             # A known norm is a part of the convolution: no pass of its own over the largest map.
-            scale, shift = self.norm.scale_and_shift(statistics)
+            scale, shift = known
             weight = self.weight * scale.view(-1, *(1,) * (self.weight.dim() - 1))
-            values, found = convolve(inputs, weight, shift, padding="same"), statistics
+            values = convolve(inputs, weight, shift, padding="same")
         else:
             values = convolve(inputs, self.weight, self.bias, padding="same")
             if before and self.norm is not None:
