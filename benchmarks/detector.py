@@ -1,13 +1,15 @@
 """The detector beside OneClassSVM, IsolationForest, PyOD's KNN and ECOD; ONNX Runtime beside torch; imports; scaling.
 
-`python benchmarks/detector.py [--model FOLDER] [--rounds 15] [--largest 1000000]`: one table each. All rivals of a
-table run interleaved in one process on one thread, on the same windows; the median round is given. Times are CPU times
-(imports: of the new process), so that other work on the machine weighs little.
+`python benchmarks/detector.py [--rounds 15] [--largest 1000000] [--markdown FILE]`: one table each. All rivals of
+a table run interleaved in one process on one thread, on the same windows; the median round is given. Times are CPU
+times (imports: of the new process), so that other work on the machine weighs little; still, only ratios
+within a table count.
 """
 
 from __future__ import annotations
 
 import argparse
+import platform
 import resource
 import subprocess
 import sys
@@ -24,6 +26,7 @@ from rich.table import Table
 from fewone import FewShotDetector, load
 from fewone.checkpoints import ModelCard, build_learner
 from fewone.episodes import Preparation
+from fewone.experiments.own_recipes import find_own_recipe
 from fewone.learners import LearnerSettings
 from fewone.networks import NetworkSettings
 
@@ -37,6 +40,7 @@ def main() -> None:
     parser.add_argument(
         "--model", help="a model of the zoo or a folder, univariate windows of 128 (default: untrained)"
     )
+    parser.add_argument("--markdown", type=Path, help="write the tables to this page as well")
     parser.add_argument("--rounds", type=int, default=15, help="0: the scaling alone")
     parser.add_argument("--largest", type=int, default=1_000_000)
     chosen = parser.parse_args()
@@ -46,22 +50,37 @@ def main() -> None:
     phase = random.uniform(0, 2 * np.pi, (NORMALS + WINDOWS, 1))
     values = np.sin(np.arange(LENGTH) / 4 + phase) + 0.1 * random.normal(size=(NORMALS + WINDOWS, LENGTH))
     normals, new = values[:NORMALS].astype(np.float32), values[NORMALS:].astype(np.float32)
-    detectors = {"given": load(chosen.model)} if chosen.model else untrained()
+    detectors = {"given": load(chosen.model)} if chosen.model else collect()
+    tables = []
     if chosen.rounds:
-        console.print(compare_rivals(detectors, normals, new, chosen.rounds))
-        console.print(compare_runtimes(detectors, normals, new, chosen.rounds))
-        console.print(compare_imports(max(3, chosen.rounds // 3)))
-    console.print(measure_scaling(next(iter(detectors.values())), normals, chosen.largest))
+        tables.append(compare_rivals(detectors, normals, new, chosen.rounds))
+        tables.append(compare_runtimes(detectors, normals, new, chosen.rounds))
+        tables.append(compare_imports(max(3, chosen.rounds // 3)))
+    tables.append(measure_scaling(*next(iter(detectors.items())), normals, chosen.largest))
+    for table in tables:
+        console.print(table)
+    if chosen.markdown:
+        write_markdown(chosen.markdown, tables)
 
 
-def untrained() -> dict[str, FewShotDetector]:
-    """plda and OC-MAML with the paper's network, plda also with half its filters: weights do not change the time."""
+def collect() -> dict[str, FewShotDetector]:
+    """The zoo's model of series, and others untrained (weights do not change the time), for windows of 128.
+
+    plda by its recipe for series, and with the paper's network and half of its filters; OC-MAML with the paper's.
+    """
+    recipe = find_own_recipe("plda", "series")
+    paper, half = (NetworkSettings(filters=(filters,) * 3, kernel=5) for filters in (32, 16))
     found = {}
-    for algorithm, filters in (("plda", 32), ("plda", 16), ("maml", 32)):
+    for name, algorithm, learning, network in (
+        ("plda, recipe for series", "plda", recipe.learning, recipe.network),
+        ("plda 32-32-32", "plda", LearnerSettings(), paper),
+        ("plda 16-16-16", "plda", LearnerSettings(), half),
+        ("OC-MAML 32-32-32", "maml", LearnerSettings(), paper),
+    ):
         card = ModelCard(
             algorithm,
-            LearnerSettings(),
-            NetworkSettings(filters=(filters,) * 3, kernel=5),
+            learning,
+            network,
             (1, LENGTH),
             Preparation(standardize=True),
             support_size=NORMALS,
@@ -70,8 +89,24 @@ def untrained() -> dict[str, FewShotDetector]:
             fingerprint="",
             experiment="{}",
         )
-        found[f"{algorithm} {filters}-{filters}-{filters}"] = FewShotDetector(build_learner(card).eval(), card=card)
-    return found
+        found[name] = FewShotDetector(build_learner(card).eval(), card=card)
+    return found | {"zoo's series (contrast 32-64-64)": load("series")}
+
+
+def write_markdown(path: Path, tables: list[Table]) -> None:
+    """The tables as a page: what a rich table shows, column by column."""
+    text = "# The detector beside its rivals\n\nWritten by `python benchmarks/detector.py --markdown FILE`.\n\n"
+    text += (__doc__ or "").split("\n\n", 1)[1].replace("\n", " ").split(": one table each. ")[1].strip()
+    text += f"\n\nOne core; torch {torch.__version__}, Python {platform.python_version()}.\n"
+    for table in tables:
+        columns = [list(column.cells) for column in table.columns]
+        heads = [str(column.header) for column in table.columns]
+        rows = [heads, ["---"] * len(heads), *map(list, zip(*columns, strict=True))]
+        text += f"\n## {table.title}\n\n" + "".join("| " + " | ".join(map(str, row)) + " |\n" for row in rows)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_suffix(".part")
+    aside.write_text(text)
+    aside.replace(path)
 
 
 def compare_rivals(detectors: dict[str, FewShotDetector], normals: np.ndarray, new: np.ndarray, rounds: int) -> Table:
@@ -160,10 +195,10 @@ def compare_imports(rounds: int) -> Table:
     return table
 
 
-def measure_scaling(detector: FewShotDetector, normals: np.ndarray, largest: int) -> Table:
+def measure_scaling(name: str, detector: FewShotDetector, normals: np.ndarray, largest: int) -> Table:
     """Throughput, and the memory that scoring takes beyond the windows and their scores."""
     detector.fit(normals)
-    table = Table(title="scoring against the number of windows")
+    table = Table(title=f"scoring against the number of windows: {name}")
     for heading in ("windows", "s", "windows/s", "input, MB", "peak beyond it, MB"):
         table.add_column(heading, justify="right")
     count = 1000

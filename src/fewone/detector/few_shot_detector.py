@@ -30,6 +30,7 @@ from fewone.detector.thresholds import Scores, average_groups, find_group_thresh
 from fewone.episodes import Preparation
 from fewone.errors import FewoneError, InputError
 from fewone.learners import MetaLearner
+from fewone.networks.freed_memory import keep_freed_memory
 from fewone.zoo import advise, advise_on_array
 
 if TYPE_CHECKING:
@@ -37,9 +38,8 @@ if TYPE_CHECKING:
 
 BLOCK_VALUES = 1 << 17
 """Examples are scored in blocks of about this many values: memory stays flat and a block stays in the cache."""
-BLOCK_EXAMPLES = 512
-"""And of at most this many: the feature maps of more short windows are given back to the system after every block and
-fetched anew, page by page, which costs up to half of the scoring."""
+KEPT_MEMORY = 1 << 26
+"""Bytes that the process keeps for the maps of the next block: fetching them anew takes up to a third of the time."""
 
 
 class FewShotDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]
@@ -259,7 +259,8 @@ class FewShotDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _logits(self, values: Tensor) -> Scores:
         """values (n, *shape) -> (n,), block by block."""
-        at_once = min(BLOCK_EXAMPLES, max(1, BLOCK_VALUES // max(1, values[:1].numel())))
+        keep_freed_memory(KEPT_MEMORY)
+        at_once = max(1, BLOCK_VALUES // max(1, values[:1].numel()))
         dtype = self.support_.values.dtype
         logits = np.empty(len(values))
         with torch.inference_mode():
