@@ -106,7 +106,7 @@ class TorchPeer:
 
     def __init__(self, work: Workload, norm: bool, start: Gradient, episodes: Episodes) -> None:
         self.norm, self.names, self.episodes = norm, list(start), episodes
-        self.network = build_network(work, norm)
+        self.network = build_network(work, norm).to(episodes.support.inputs.dtype)
         load(self.network, self.names, start)
         self.optimizer = torch.optim.Adam(self.network.parameters(), OUTER_RATE)
 
