@@ -62,7 +62,9 @@ def export_onnx(detector: FewShotDetector | AlignedDetector, path: Path) -> floa
         import onnxruntime
         import onnxscript  # noqa: F401
     except ImportError as error:
-        raise FewoneError(f"the export needs {error.name}: pip install 'fewone[onnx]' (in a checkout: '.[onnx]')") from error
+        raise FewoneError(
+            f"the export needs {error.name}: pip install 'fewone[onnx]' (in a checkout: '.[onnx]')"
+        ) from error
     if isinstance(detector, AlignedDetector):
         support = torch.stack([stretch.support_.values for stretch in detector.stretches_], dim=1)
         module: nn.Module = ExportedAligned(detector, support)
