@@ -78,28 +78,15 @@ def adapt_to(learner: Adapting, preparation: Preparation, support: Support) -> A
     return Adapted(learner.adapt(examples), preparation, moments).eval()
 
 
-class AdaptedTogether(nn.Module):
-    """The same for aligned stretches, each a task of its own: one module with the learner's weights once."""
+class AdaptedTogether(Adapted):
+    """The same for S aligned stretches, each a task of its own: one module with the learner's weights once.
 
-    mean: Tensor
-    deviation: Tensor
-
-    def __init__(self, scorer: Scorer, preparation: Preparation, moments: Moments | None) -> None:
-        """A scorer of S tasks; moments (S, 1, channels, 1, ...)."""
-        super().__init__()
-        self.scorer = scorer
-        self.preparation = preparation
-        self.standardizes = moments is not None
-        if moments is not None:
-            self.register_buffer("mean", moments.mean)
-            self.register_buffer("deviation", moments.deviation)
+    Moments shaped (S, 1, channels, 1, ...).
+    """
 
     def forward(self, values: Tensor) -> Tensor:
         """values (n, S, *shape) -> logits (n, S)."""
-        inputs = self.preparation(values.transpose(0, 1))
-        if self.standardizes:
-            inputs = Moments(self.mean, self.deviation).apply(inputs)
-        logits: Tensor = self.scorer(inputs).transpose(0, 1)
+        logits: Tensor = self.scorer(self.prepare(values.transpose(0, 1))).transpose(0, 1)
         return logits
 
 

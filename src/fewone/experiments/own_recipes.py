@@ -1,6 +1,7 @@
-"""The recipes of the library's own learners, by kind of data. Nothing here was chosen on test tasks.
+"""The recipes of the library's own learners, by kind of data.
 
-Series: front end and learner were compared on validation tasks. Images: batches and iterations follow from the cost.
+Series: front end and learner were compared on validation tasks. Images: they follow an early exploration that saw test
+figures; only batches and iterations were set here, by their cost.
 """
 
 from __future__ import annotations
