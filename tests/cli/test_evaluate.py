@@ -44,6 +44,19 @@ def test_evaluate_prints_every_metric_and_adds_rows(
     assert again[0].scores == again[1].scores
 
 
+def test_evaluate_judges_supports_with_known_anomalies_too(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = tmp_path / "rows.jsonl"
+    assert main(["evaluate", str(trained), "--normal-share", "1", "0.5", "--results", str(results)]) == 0
+    assert "K=2 (50% normal)" in capsys.readouterr().out
+    one_class, balanced = (row for row in read(results).rows if row.threshold == "own")
+    assert (one_class.experiment["test_normal_share"], balanced.experiment["test_normal_share"]) == (1.0, 0.5)
+    assert one_class.scores != balanced.scores
+    assert main(["evaluate", str(trained), "--normal-share", "1.5"]) == 2
+    assert "test_normal_share: 0.5 (balanced) to 1 (one-class)" in capsys.readouterr().err
+
+
 def test_other_data_than_it_was_trained_on_are_refused(
     trained: Path, tiny_splits: TaskSplits, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,6 +10,7 @@ from fewone.errors import FewoneError
 from fewone.evaluation.results import Alarms, Cosine, Level, Origin, Point, Row, Training, Versions, append
 from fewone.evaluation.scores import Interval, UnitScores
 from fewone.experiments import default_experiment
+from fewone.reporting.curves import draw_curves
 from fewone.reporting.findings import collect
 from fewone.reporting.page import build_report, render_html, render_markdown
 from fewone.reporting.promises import judge_rate
@@ -202,3 +203,19 @@ def test_a_row_from_before_a_setting_existed_is_the_same_experiment(tmp_path: Pa
     append(tmp_path / "a.jsonl", newer, replace(older, experiment={**older.experiment, "training": training}))
     (finding,) = collect(tmp_path).findings
     assert finding.summary.accuracy.mean == pytest.approx(0.9)
+
+
+def test_curves_keep_apart_what_was_trained_in_other_ways(tmp_path: Path) -> None:
+    wide = [make_row("contrast", accuracy, k=k) for k, accuracy in ((1, 0.8), (2, 0.85), (10, 0.9))]
+    network = {**wide[0].experiment["network"], "filters": [8, 8, 8]}  # type: ignore[dict-item]
+    small = [replace(row, experiment={**row.experiment, "network": network}) for row in wide]
+    shares = [
+        replace(wide[2], experiment={**wide[2].experiment, "test_normal_share": share}) for share in (0.9, 0.7, 0.5)
+    ]
+    append(tmp_path / "a.jsonl", *wide, *small[:2], *shares)
+    along_k, along_share = draw_curves(collect(tmp_path))
+    assert along_k.title == "sts-sawtooth: test accuracy against K"
+    assert "contrast (32-64-64), own threshold" in along_k.svg and "(8-8-8)" not in along_k.svg
+    assert along_share.title == "sts-sawtooth: test accuracy against anomalies in the support, %"
+    ((_, cells),) = [row for row in build_report(collect(tmp_path)).own.rows if "32-64-64" in row[0]]
+    assert [cell.ours.mean for cell in cells if cell and cell.ours] == [pytest.approx(85.0), pytest.approx(90.0)]

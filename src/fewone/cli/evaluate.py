@@ -38,6 +38,8 @@ class Arguments:
     """A file of JSON lines to which the rows are added."""
     further_k: tuple[int, ...] = ()
     """Judge it with these K as well (default: those of its experiment)."""
+    normal_share: tuple[float, ...] = ()
+    """Judge it with these shares of normals in the support (default: that of its experiment, 1 for one-class)."""
     data_dir: tuple[Path, ...] = ()
     """Folders that hold the data (default: those that FEWONE_DATA names)."""
     threads: int | None = None
@@ -49,7 +51,9 @@ def main(arguments: list[str]) -> int:
     chosen = tyro.cli(Arguments, prog="fewone evaluate", args=arguments)
     learner, experiment, splits = open_trained(chosen.folder, chosen.data_dir, chosen.threads)
     judged = replace(experiment, further_k=chosen.further_k) if chosen.further_k else experiment
-    _, rows = judge_on_test(judged, splits, learner, chosen.folder)
+    rows: tuple[Row, ...] = ()
+    for share in chosen.normal_share or (experiment.test_normal_share,):
+        rows += judge_on_test(replace(judged, test_normal_share=share), splits, learner, chosen.folder)[1]
     console = Console()
     for row in rows:
         console.print(describe_row(row), highlight=False, soft_wrap=True)
@@ -65,7 +69,8 @@ def describe_row(row: Row) -> str:
     experiment = row.experiment
     threshold = "its own threshold" if row.threshold == "own" else "a threshold calibrated over tasks"
     return (
-        f"{experiment['learner']} on {experiment['dataset']}, K={experiment['k']}, seed {row.seed}: {threshold},\n"
+        f"{experiment['learner']} on {experiment['dataset']}, K={experiment['k']}"
+        f" ({experiment['test_normal_share']:.0%} normal), seed {row.seed}: {threshold},\n"
         f"each {row.level}, {row.summary.accuracy.units} independent test task(s), {row.scores.episodes} episodes"
     )
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from fewone.reporting.findings import Evidence, Finding
 
@@ -47,18 +46,21 @@ def draw_curves(evidence: Evidence) -> tuple[Figure, ...]:
     return tuple(figures)
 
 
-def _draw_along(evidence: Evidence, x_label: str, place: Any) -> list[Figure]:
-    """Test accuracy where one learner was judged at three or more places of an axis."""
+def _draw_along(evidence: Evidence, x_label: str, place: Callable[[Finding], int]) -> list[Figure]:
+    """Test accuracy where one learner, trained in one way, was judged at three or more places of an axis."""
     figures = []
     for dataset in sorted({finding.dataset for finding in evidence.findings}):
-        found = [f for f in evidence.findings if f.dataset == dataset and f.level == "example"]
+        ways: dict[tuple[str, str, str], list[Finding]] = {}
+        for finding in evidence.findings:
+            if finding.dataset == dataset and finding.level == "example":
+                label = f"{finding.settings}, {finding.threshold} threshold"
+                ways.setdefault((finding.learner, label, finding.trained_as), []).append(finding)
         lines = []
-        for learner, threshold in sorted({(f.learner, f.threshold) for f in found}):
-            mine = [f for f in found if f.learner == learner and f.threshold == threshold]
-            fixed = [f for f in mine if _others_equal(f, mine, x_label)]
-            points = sorted({place(f): 100 * f.summary.accuracy.mean for f in fixed}.items())
+        for (_, label, _), found in sorted(ways.items()):
+            fixed = [finding for finding in found if _others_equal(finding, found, x_label)]
+            points = sorted((place(finding), 100 * finding.summary.accuracy.mean) for finding in fixed)
             if len(points) >= 3:
-                lines.append(Line(f"{learner} ({threshold} threshold)", tuple(points)))
+                lines.append(Line(label, tuple(points)))
         if lines:
             figures.append(_draw(f"{dataset}: test accuracy against {x_label}", x_label, lines))
     return figures

@@ -72,6 +72,21 @@ class Finding:
         """Per cent of anomalies in the support at test."""
         return round(100 * (1 - float(self.experiment["test_normal_share"])))
 
+    @property
+    def settings(self) -> str:
+        """The learner and what distinguishes its settings: network, augmentation, what calibrates it."""
+        network, training = self.experiment["network"], self.experiment["training"]
+        parts = ["-".join(str(width) for width in network["filters"])]
+        parts += [network["front_end"]] if network.get("front_end", "none") != "none" else []
+        parts += ["+".join(training["augmentation"])] if training.get("augmentation") else []
+        parts += ["leave-tasks-out calibration"] if training.get("leave_out") else []
+        return f"{self.learner} ({', '.join(parts)})"
+
+    @property
+    def trained_as(self) -> str:
+        """The same for findings of one trained learner (one per seed), however it was judged."""
+        return _key({**self.experiment, **dict.fromkeys(JUDGING)})
+
 
 @dataclass(frozen=True)
 class AlarmFinding:
@@ -179,6 +194,8 @@ def _average_units(seeds: Sequence[tuple[tuple[str, ...], tuple[float, ...]]]) -
     return [sum(values) / len(values) for values in found.values()]
 
 
+# What may change from one judging of a trained learner to the next.
+JUDGING = ("k", "further_k", "test_normal_share")
 SETTINGS = {"network": NetworkSettings, "learning": LearnerSettings, "training": TrainingSettings}
 
 

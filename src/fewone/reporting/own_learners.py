@@ -20,8 +20,8 @@ def build_own_table(evidence: Evidence) -> Table:
     columns += [f"OC-MAML here, K={k}" for k in SHOWN_K]
     found: dict[tuple[str, Level, str], dict[tuple[int, str], list[Finding]]] = {}
     for finding in evidence.findings:
-        if finding.learner in OWN:
-            row = found.setdefault((finding.dataset, finding.level, _describe(finding)), {})
+        if finding.learner in OWN and finding.support_cir == 0:
+            row = found.setdefault((finding.dataset, finding.level, finding.settings), {})
             row.setdefault((finding.k, finding.threshold), []).append(finding)
     rows = []
     for dataset, level, label in sorted(found):
@@ -73,13 +73,3 @@ def _fill(candidates: list[Finding], evidence: Evidence) -> Cell | None:
 
 def _verdict(published: float | None, ours: Interval) -> Verdict:
     return "new" if published is None else judge(published, ours)
-
-
-def _describe(finding: Finding) -> str:
-    """The learner and what distinguishes its settings: network, augmentation, what calibrates it."""
-    network, training = finding.experiment["network"], finding.experiment["training"]
-    parts = ["-".join(str(width) for width in network["filters"])]
-    parts += [network["front_end"]] if network.get("front_end", "none") != "none" else []
-    parts += ["+".join(training["augmentation"])] if training.get("augmentation") else []
-    parts += ["leave-tasks-out calibration"] if training.get("leave_out") else []
-    return f"{finding.learner} ({', '.join(parts)})"

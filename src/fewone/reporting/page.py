@@ -49,8 +49,8 @@ class Report:
 
 
 def _identify_training(row: Row) -> str:
-    """The same for all rows of one training: a learner judged at further K has one row for each."""
-    judged_at = {"k": None} if row.experiment.get("further_k") else {}
+    """The same for all rows of one training, which is judged at several K and shares of normals."""
+    judged_at = dict.fromkeys(("k", "test_normal_share") if row.experiment.get("further_k") else ("test_normal_share",))
     return json.dumps({**row.experiment, "seed": row.seed, **judged_at}, sort_keys=True)
 
 
