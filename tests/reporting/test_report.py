@@ -73,6 +73,17 @@ def test_a_newer_row_of_the_same_seed_replaces_the_older(tmp_path: Path) -> None
     assert finding.summary.accuracy.mean == pytest.approx(0.9)
 
 
+def test_a_training_and_a_cosine_that_were_kept_twice_count_once(tmp_path: Path) -> None:
+    experiment = make_row("oc-maml", 0.9).experiment
+    later = replace(ORIGIN, timestamp="2026-02-01T00:00:00+00:00")
+    for origin, value in ((later, 0.5), (ORIGIN, 0.1)):
+        training = Training(experiment, 0, (Point(1, 1.0, value, value),), origin)
+        append(tmp_path / "a.jsonl", training, Cosine(experiment, 0, ("a", "b"), (value, value), origin))
+    evidence = collect(tmp_path)
+    (training,), ((cosine, _),) = evidence.trainings, evidence.cosines
+    assert (training.history[0].loss, cosine.values) == (0.5, (0.5, 0.5))
+
+
 def test_of_two_settings_the_lower_validation_loss_is_shown_never_the_better_test_score(tmp_path: Path) -> None:
     plain, normed = make_row("oc-maml", 0.8), make_row("oc-maml", 0.95, norm="support")
     append(

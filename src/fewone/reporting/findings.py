@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from fewone.documents import DocumentError, from_plain, to_plain
 from fewone.errors import FewoneError
@@ -16,6 +16,8 @@ from fewone.evaluation.scores import Interval, Summary, average_seeds, bootstrap
 from fewone.learners import LearnerSettings
 from fewone.networks import NetworkSettings
 from fewone.training import TrainingSettings
+
+Record = TypeVar("Record", Training, Cosine)
 
 
 @dataclass(frozen=True)
@@ -152,8 +154,8 @@ def collect(folder: Path) -> Evidence:
         notices += [reading.notice] if reading.notice else []
     return Evidence(
         tuple(_gather([(row, place) for row, place in rows if row.split == "test"])),
-        tuple(trainings),
-        tuple((cosine, interval(cosine.values)) for cosine in cosines),
+        tuple(_newest(trainings)),
+        tuple((cosine, interval(cosine.values)) for cosine in _newest(cosines)),
         tuple(failures),
         tuple(notices),
         tuple(_gather_alarms(alarms)),
@@ -171,6 +173,14 @@ def _gather(rows: Sequence[tuple[Row, Place]]) -> Iterable[Finding]:
         summary = average_seeds([row.scores for row in chosen]).summarize()
         first = chosen[0]
         yield Finding(first.experiment, first.level, first.threshold, chosen, places, summary)
+
+
+def _newest(records: Sequence[Record]) -> Iterable[Record]:
+    """The newest of each experiment and seed."""
+    found: dict[tuple[str, int], Record] = {}
+    for record in sorted(records, key=lambda one: one.origin.timestamp):
+        found[_key(record.experiment), record.seed] = record
+    return found.values()
 
 
 def _gather_alarms(alarms: Sequence[tuple[Alarms, Place]]) -> Iterable[AlarmFinding]:
