@@ -39,7 +39,7 @@ class Arguments:
     further_k: tuple[int, ...] = ()
     """Judge it with these K as well (default: those of its experiment)."""
     normal_share: tuple[float, ...] = ()
-    """Judge it with these shares of normals in the support (default: that of its experiment, 1 for one-class)."""
+    """Judge it with these shares of normals in the support (default: that of its experiment)."""
     data_dir: tuple[Path, ...] = ()
     """Folders that hold the data (default: those that FEWONE_DATA names)."""
     threads: int | None = None
@@ -52,8 +52,12 @@ def main(arguments: list[str]) -> int:
     learner, experiment, splits = open_trained(chosen.folder, chosen.data_dir, chosen.threads)
     judged = replace(experiment, further_k=chosen.further_k) if chosen.further_k else experiment
     rows: tuple[Row, ...] = ()
-    for share in chosen.normal_share or (experiment.test_normal_share,):
-        rows += judge_on_test(replace(judged, test_normal_share=share), splits, learner, chosen.folder)[1]
+    for share in chosen.normal_share:
+        sizes = (experiment.k, *chosen.further_k)
+        shared = replace(judged, test_normal_share=share)
+        rows += judge_on_test(shared, splits, learner, chosen.folder, sizes)[1]
+    if not chosen.normal_share:
+        rows = judge_on_test(judged, splits, learner, chosen.folder)[1]
     console = Console()
     for row in rows:
         console.print(describe_row(row), highlight=False, soft_wrap=True)

@@ -161,18 +161,23 @@ def calibrate_learner(
 
 
 def judge_on_test(
-    experiment: Experiment, splits: TaskSplits, learner: MetaLearner, folder: Path | None = None
+    experiment: Experiment,
+    splits: TaskSplits,
+    learner: MetaLearner,
+    folder: Path | None = None,
+    sizes: Sequence[int] | None = None,
 ) -> tuple[Results, tuple[Row, ...]]:
     """The test tasks by the dataset's own plan, and the rows of it; the cost of the folder's training is added.
 
-    Judged twice: at the learner's own threshold, which is what is returned, and calibrated over tasks.
+    Judged twice: at the learner's own threshold, which is what is returned, and calibrated over tasks. sizes: the K to
+    judge at, None: the experiment's own and its further ones.
     """
     calibration = None if folder is None else load_calibration(folder)
     calibrated = calibration or calibrate_learner(experiment, splits, learner)
     judged = embed_once(learner, splits.test, splits.preparation)
     rows: tuple[Row, ...] = ()
     results: list[Results] = []
-    for k in (experiment.k, *experiment.further_k):
+    for k in (experiment.k, *experiment.further_k) if sizes is None else sizes:
         sized = replace(experiment, k=k)
         sampler = replace(_make_test_sampler(sized, splits), preparation=judged.preparation)
         both = evaluate_twice(
