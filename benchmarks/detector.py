@@ -9,7 +9,6 @@ within a table count.
 from __future__ import annotations
 
 import argparse
-import platform
 import resource
 import subprocess
 import sys
@@ -29,6 +28,7 @@ from fewone.episodes import Preparation
 from fewone.experiments.own_recipes import find_own_recipe
 from fewone.learners import LearnerSettings
 from fewone.networks import NetworkSettings
+from pages import write_page
 
 LENGTH, NORMALS, WINDOWS = 128, 10, 1000
 # As a service would call it: interleaved one by one, each rival would find the cache full of the others' weights.
@@ -60,7 +60,9 @@ def main() -> None:
     for table in tables:
         console.print(table)
     if chosen.markdown:
-        write_markdown(chosen.markdown, tables)
+        introduction = (__doc__ or "").split(": one table each. ")[1]
+        introduction = f"Written by `python benchmarks/detector.py --markdown FILE`. {introduction}"
+        write_page(chosen.markdown, "The detector beside its rivals", introduction, tables)
 
 
 def collect() -> dict[str, FewShotDetector]:
@@ -91,22 +93,6 @@ def collect() -> dict[str, FewShotDetector]:
         )
         found[name] = FewShotDetector(build_learner(card).eval(), card=card)
     return found | {"zoo's series (contrast 32-64-64)": load("series")}
-
-
-def write_markdown(path: Path, tables: list[Table]) -> None:
-    """The tables as a page: what a rich table shows, column by column."""
-    text = "# The detector beside its rivals\n\nWritten by `python benchmarks/detector.py --markdown FILE`.\n\n"
-    text += (__doc__ or "").split("\n\n", 1)[1].replace("\n", " ").split(": one table each. ")[1].strip()
-    text += f"\n\nOne core; torch {torch.__version__}, Python {platform.python_version()}.\n"
-    for table in tables:
-        columns = [list(column.cells) for column in table.columns]
-        heads = [str(column.header) for column in table.columns]
-        rows = [heads, ["---"] * len(heads), *map(list, zip(*columns, strict=True))]
-        text += f"\n## {table.title}\n\n" + "".join("| " + " | ".join(map(str, row)) + " |\n" for row in rows)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_suffix(".part")
-    aside.write_text(text)
-    aside.replace(path)
 
 
 def compare_rivals(detectors: dict[str, FewShotDetector], normals: np.ndarray, new: np.ndarray, rounds: int) -> Table:

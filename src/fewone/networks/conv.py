@@ -47,6 +47,12 @@ class RunningNorm(nn.Module):
         return scale, shift if self.beta is None else self.beta + shift
 
 
+def channels_last(inputs: Tensor) -> Tensor:
+    """Images laid out with their channels innermost, in which torch convolves and pools them twice as fast."""
+    # Not `contiguous`: one channel counts as either layout, and would be left in the slow one.
+    return inputs.to(memory_format=torch.channels_last) if inputs.dim() == 4 else inputs
+
+
 class ConvBlock(nn.Module):
     """One block: inputs (n, channels, *space) -> (n, filters, *space/2)."""
 
@@ -124,7 +130,7 @@ class ConvEmbedding(Embedding):
 
     def forward(self, inputs: Tensor, statistics: Statistics | None = None) -> tuple[Tensor, Statistics]:
         found: list[Tensor] = []
-        values = inputs
+        values = channels_last(inputs)
         for number, block in enumerate(self.blocks):
             start = number * self.statistics_per_block
             given = None if statistics is None else statistics[start : start + self.statistics_per_block]

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fewone.errors import FewoneError
-from fewone.networks.conv import RunningNorm
+from fewone.networks.conv import RunningNorm, channels_last
 from fewone.networks.support_norm import Embedding, Statistics, SupportNorm
 
 Norm = Literal["none", "support", "running"]
@@ -103,7 +103,7 @@ class ResNet12(Embedding):
             self.drop_passes += 1
         given = self._deal(statistics)
         found: list[Tensor] = []
-        values = inputs
+        values = channels_last(inputs)
         for block, side in zip(self.blocks, self.drop_sides, strict=True):
             values, used = block(values, given)
             found.extend(used)
