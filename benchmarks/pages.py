@@ -1,0 +1,25 @@
+"""Tables of a benchmark as a page of Markdown."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from rich.table import Table
+
+
+def write_page(path: Path, title: str, introduction: str, tables: Sequence[Table]) -> None:
+    """What the rich tables show, column by column, below a title and a paragraph."""
+    text = f"# {title}\n\n{' '.join(introduction.split())}\n\n"
+    text += f"One core; torch {torch.__version__}, Python {platform.python_version()}.\n"
+    for table in tables:
+        columns = [list(column.cells) for column in table.columns]
+        heads = [str(column.header) for column in table.columns]
+        rows = [heads, ["---"] * len(heads), *map(list, zip(*columns, strict=True))]
+        text += f"\n## {table.title}\n\n" + "".join("| " + " | ".join(map(str, row)) + " |\n" for row in rows)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_suffix(".part")
+    aside.write_text(text)
+    aside.replace(path)
