@@ -138,6 +138,9 @@ def test_a_table_has_one_example_per_row(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["score", str(tmp_path / "detector"), str(tmp_path / "new.csv"), "--json"]) == 1
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [row["anomalous"] for row in rows] == [False, False, True]
+    assert main(["score", str(tmp_path / "detector"), str(tmp_path / "new.csv")]) == 1
+    said = capsys.readouterr().out
+    assert all(f"new.csv at {row}\n" in said for row in range(3))
 
 
 def test_pictures_are_examples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -80,19 +81,20 @@ def load_fitted(folder: Path) -> tuple[FewShotDetector | AlignedDetector, tuple[
     return detector, detector.card.shape
 
 
-def describe(verdict: Verdict) -> str:
-    """One line for people."""
+def describe(verdict: Verdict, alone: bool) -> str:
+    """One line for people; alone: the only verdict of its file, which needs no place."""
     word = "ANOMALOUS" if verdict.anomalous else "normal   "
     place = f" window at {verdict.worst} is the worst of {verdict.windows}" if verdict.windows > 1 else ""
-    row = f" at {verdict.place}" if verdict.windows == 1 and verdict.place else ""
+    row = "" if alone else f" at {verdict.place}"
     return f"{word} {verdict.decision:+8.2f}  {verdict.file}{row}{place}"
 
 
 def _print(verdicts: Sequence[Verdict], out: Path | None) -> None:
     """The most anomalous first; a long list is cut, the file has all of it."""
     worst = sorted(verdicts, key=lambda verdict: verdict.decision)
+    verdicts_of = Counter(verdict.file for verdict in verdicts)
     for verdict in worst[:LARGEST_LIST]:
-        print(describe(verdict))
+        print(describe(verdict, verdicts_of[verdict.file] == 1))
     if len(worst) > LARGEST_LIST:
         print(f"... and {len(worst) - LARGEST_LIST} more" + ("" if out else "; --out FILE.csv writes all of them"))
     print(f"{count_anomalous(verdicts)} of {len(verdicts)} anomalous")

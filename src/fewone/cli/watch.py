@@ -53,9 +53,10 @@ def main(arguments: list[str]) -> int:
     anomalous = False
     try:
         for file in arrivals(chosen.folder, chosen.every, chosen.for_seconds):
-            for verdict in _judge(detector, file, shape):
+            verdicts = _judge(detector, file, shape)
+            for verdict in verdicts:
                 anomalous |= verdict.anomalous
-                print(json.dumps(asdict(verdict)) if chosen.json else describe(verdict), flush=True)
+                print(json.dumps(asdict(verdict)) if chosen.json else describe(verdict, len(verdicts) == 1), flush=True)
                 _append(chosen.out, verdict)
     except KeyboardInterrupt:
         pass
