@@ -16,6 +16,7 @@ from pathlib import Path
 from fewone.calibration import Adapting, Calibrated, HeldOut, calibrate
 from fewone.datasets import load, split_name
 from fewone.episodes import EvaluationPlan, Task, TaskSplits
+from fewone.evaluation.embedded import embed_once
 from fewone.evaluation.protocol import evaluate
 from fewone.evaluation.selection import plan_validation
 from fewone.experiments import Experiment, default_experiment
@@ -61,14 +62,16 @@ def fold(tasks: Sequence[Task], count: int = 4) -> list[tuple[tuple[Task, ...], 
 
 def judge(experiment: Experiment, splits: TaskSplits, learner: MetaLearner, k: int) -> Iterator[dict[str, object]]:
     """Mean accuracy, AUROC, F1 and false alarms over validation units, before and after calibration."""
-    sampler = replace(make_sampler(experiment, splits, 1.0), support_size=k)
-    plan = plan_validation(splits.validation, sampler, sets=5, queries=100)
+    embedded = embed_once(learner, splits.validation, splits.preparation)
+    sampler = replace(make_sampler(experiment, splits, 1.0), support_size=k, preparation=embedded.preparation)
+    plan = plan_validation(embedded.tasks, sampler, sets=5, queries=100)
     for threshold in ("own", "calibrated"):
         values: dict[str, list[float]] = {}
-        for outside, inside in fold(splits.validation):
-            judged: Adapting = learner
+        for outside, inside in fold(embedded.tasks):
+            judged: Adapting = embedded.learner
             if threshold == "calibrated":
-                judged = Calibrated(learner, calibrate([HeldOut(learner, outside)], sampler, (k,), seed=SEED))
+                fitted = calibrate([HeldOut(embedded.learner, outside)], sampler, (k,), seed=SEED)
+                judged = Calibrated(embedded.learner, fitted)
             _collect(values, judged, inside, plan, sampler)
         yield {"k": k, "threshold": threshold} | {name: sum(v) / len(v) for name, v in values.items()}
 
@@ -83,6 +86,13 @@ def _collect(
     scores = evaluate(learner, tasks, plan, sampler, SEED).examples
     for name in ("accuracy", "auroc", "f1", "false_alarms"):
         values.setdefault(name, []).extend(getattr(scores, name))
+
+
+def train_timed(experiment: Experiment, splits: TaskSplits, folder: Path) -> tuple[MetaLearner, float | None]:
+    """The trained learner and the CPU seconds of its training, None where it was done before."""
+    spent: list[float] = []
+    learner = train(experiment, splits, folder, lambda progress: spent.append(progress.cpu_seconds))
+    return learner, spent[-1] if spent else None
 
 
 def main() -> None:
@@ -100,20 +110,19 @@ def main() -> None:
     chosen.results.parent.mkdir(parents=True, exist_ok=True)
     for seed in chosen.seeds:
         full = default_experiment(chosen.dataset, chosen.learner, 10, seed)
+        # Calibration is judged here by validation tasks in turn: no training without a part of the tasks is needed.
+        full = replace(full, training=replace(full.training, leave_out=0))
         if chosen.iterations is not None:
             full = replace(full, training=replace(full.training, iterations=chosen.iterations))
         for name, experiment in list_variants(full):
             if chosen.only not in name:
                 continue
             folder = chosen.runs / f"{family}-{chosen.dataset.replace('/', '-')}-{seed}" / name.replace(" ", "-")
-            spent = []
-            learner = train(
-                experiment, splits, folder, lambda progress, spent=spent: spent.append(progress.cpu_seconds)
-            )
+            learner, seconds = train_timed(experiment, splits, folder)
             for k in (2, 10):
                 for row in judge(experiment, splits, learner, k):
                     row = {"dataset": chosen.dataset, "variant": name, "seed": seed, **row}
-                    row |= {"split": "validation", "cpu_seconds": spent[-1] if spent else None}
+                    row |= {"split": "validation", "cpu_seconds": seconds}
                     row |= {"experiment": experiment.to_plain()}
                     with chosen.results.open("a", encoding="utf-8") as file:
                         file.write(json.dumps(row) + "\n")
