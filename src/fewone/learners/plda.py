@@ -182,10 +182,7 @@ class Plda(MetaLearner):
         return latent
 
     def _embed(self, inputs: Tensor) -> Tensor:
-        flat = inputs.flatten(0, 1)
-        if flat.dim() == 4:
-            flat = flat.contiguous(memory_format=torch.channels_last)
-        features, _ = self.embedding(flat)
+        features, _ = self.embedding(inputs.flatten(0, 1))
         latent, _ = self.last_norm(self.projection(features).to(self.within_logit.dtype))
         return torch.unflatten(latent, 0, inputs.shape[:2])
 
