@@ -42,9 +42,6 @@ def _chunks(inputs: Tensor) -> tuple[Tensor, ...]:
     """Inputs (n, channels, *space) in chunks, so that maps stay within memory that is fetched once."""
     if torch.compiler.is_compiling():
         return (inputs,)
-    if inputs.dim() == 4:
-        # Convolutions of images are faster channels last.
-        inputs = inputs.contiguous(memory_format=torch.channels_last)
     places = max(1, inputs[0, 0].numel()) if len(inputs) else 1
     return torch.split(inputs, max(1, LARGEST_CHUNK // places))
 
