@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 import torch
@@ -38,17 +39,19 @@ def tasks() -> list[Task]:
     ]
 
 
-def build(name: str) -> MetaLearner:
+def build(name: str, norm: Literal["none", "support", "running"] = "running") -> MetaLearner:
     torch.manual_seed(0)
-    norm = "running" if name == "plda" else "none"
+    norm = "none" if name == "maml" else norm
     learning = LearnerSettings(inner_steps=1, flip_views=name == "plda", dimensions=8)
     return LEARNERS[name](learning, NetworkSettings(filters=(4, 4), norm=norm), SHAPE).eval()
 
 
+@pytest.mark.parametrize("name", ["plda", "protonet", "metaoptnet"])
 @pytest.mark.parametrize("k", [1, 2, 4])
-def test_embedded_tasks_get_the_scores_of_the_images(k: int, tasks: list[Task]) -> None:
-    learner, sampler = build("plda"), EpisodeSampler(k, 4, preparation=PREPARATION)
+def test_embedded_tasks_get_the_scores_of_the_images(k: int, name: str, tasks: list[Task]) -> None:
+    learner, sampler = build(name), EpisodeSampler(k, 4, preparation=PREPARATION)
     judged = embed_once(learner, tasks, PREPARATION)
+    assert judged.learner is not learner
     plain = score_episodes(Calibrated(learner, MAP), tasks, PLAN, sampler, 0)
     moved = replace(sampler, preparation=judged.preparation)
     embedded = score_episodes(Calibrated(judged.learner, MAP), judged.tasks, PLAN, moved, 0)
@@ -73,7 +76,12 @@ def test_every_example_of_the_tasks_is_embedded_once(tasks: list[Task], monkeypa
 
 
 def test_what_depends_on_the_support_is_not_embedded_beforehand(tasks: list[Task]) -> None:
-    for learner, preparation in ((build("plda"), Preparation(standardize=True)), (build("maml"), PREPARATION)):
+    for learner, preparation in (
+        (build("plda"), Preparation(standardize=True)),
+        (build("maml"), PREPARATION),
+        (build("protonet", "support"), PREPARATION),
+        (build("metaoptnet", "support"), PREPARATION),
+    ):
         judged = embed_once(learner, tasks, preparation)
         assert judged.learner is learner
         assert judged.tasks == tuple(tasks)

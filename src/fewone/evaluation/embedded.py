@@ -22,6 +22,11 @@ BATCH = 256
 class EmbedsFirst(Protocol):
     """A learner that is an embedding and whatever comes after it."""
 
+    @property
+    def embeds_alone(self) -> bool:
+        """Whether an example's embedding depends on that example alone, not on the support."""
+        ...
+
     def embed(self, inputs: Tensor) -> Tensor:
         """inputs (T, n, *shape) -> (T, n, D)."""
         ...
@@ -60,10 +65,10 @@ class EmbeddedPool:
 def embed_once(learner: Adapting, tasks: Sequence[Task], preparation: Preparation) -> Judged:
     """The same scores for less: embedded tasks where that is possible, otherwise everything as it was given.
 
-    It is not where inputs are standardised by the support: then an example has as many embeddings as supports.
+    It is not where inputs are standardised or normed by the support: then an example has an embedding for each support.
     """
     stores = {id(task.normal.store): task.normal.store for task in tasks}
-    if preparation.standardize or len(stores) != 1 or not isinstance(learner, EmbedsFirst):
+    if preparation.standardize or len(stores) != 1 or not isinstance(learner, EmbedsFirst) or not learner.embeds_alone:
         return Judged(learner, tuple(tasks), preparation)
     (store,) = stores.values()
     used = torch.zeros(len(store.values), dtype=torch.bool)

@@ -42,6 +42,20 @@ class MetaOptNet(MetaLearner):
         scale = self.log_scale.exp()
         return MetaOptNetScorer(self.embedding, statistics, self.kernel, features, fitted, scale)
 
+    @property
+    def embeds_alone(self) -> bool:
+        return not self.embedding.per_task
+
+    @torch.no_grad()
+    def embed(self, inputs: Tensor) -> Tensor:
+        """inputs (T, n, *shape) -> features (T, n, width), where each depends on its input alone."""
+        return self.embedding.embed_support(inputs)[0]
+
+    @torch.no_grad()
+    def after_embedding(self) -> MetaOptNet:
+        """The learner for examples that are embedded already."""
+        return MetaOptNet(self.embedding.passing(), self.kernel, self.machine, float(self.log_scale.exp()))
+
     def accumulate_gradient(self, batch: Episodes | ClassBatch) -> Tensor:
         assert isinstance(batch, Episodes)
         support, query = self.embedding.embed_episodes(batch.support.inputs, batch.query.inputs)

@@ -140,6 +140,7 @@ class Plda(MetaLearner):
     """Embedding, linear map to D dimensions, norm to unit variance, and the within-class variances w."""
 
     every_k = True
+    embeds_alone = True
 
     def __init__(self, settings: LearnerSettings, embedding: Embedding) -> None:
         super().__init__()

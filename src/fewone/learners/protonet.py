@@ -37,6 +37,20 @@ class ProtoNet(MetaLearner):
         prototypes = find_prototypes(features, support)
         return ProtoNetScorer(self.embedding, statistics, prototypes, self.log_temperature.exp())
 
+    @property
+    def embeds_alone(self) -> bool:
+        return not self.embedding.per_task
+
+    @torch.no_grad()
+    def embed(self, inputs: Tensor) -> Tensor:
+        """inputs (T, n, *shape) -> features (T, n, width), where each depends on its input alone."""
+        return self.embedding.embed_support(inputs)[0]
+
+    @torch.no_grad()
+    def after_embedding(self) -> ProtoNet:
+        """The learner for examples that are embedded already."""
+        return ProtoNet(self.embedding.passing(), float(self.log_temperature.exp()))
+
     def accumulate_gradient(self, batch: Episodes | ClassBatch) -> Tensor:
         assert isinstance(batch, Episodes)
         support, query = self.embedding.embed_episodes(batch.support.inputs, batch.query.inputs)

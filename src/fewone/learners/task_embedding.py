@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from fewone.networks import Embedding, RunningNorm, Statistics
+from fewone.networks import Embedding, IdentityEmbedding, RunningNorm, Statistics
 
 
 class TaskEmbedding(nn.Module):
@@ -31,6 +31,10 @@ class TaskEmbedding(nn.Module):
     def train(self, mode: bool = True) -> TaskEmbedding:
         """Stay in judging mode: `learner.train()` must not make `adapt` depend on, or move, batch statistics."""
         return super().train(False)
+
+    def passing(self) -> TaskEmbedding:
+        """The embedding to put in this one's place for examples that are embedded already."""
+        return TaskEmbedding(IdentityEmbedding((self.width,)), centred=False)
 
     def embed_support(self, inputs: Tensor) -> tuple[Tensor, Statistics]:
         """inputs (T, K, *shape) -> features (T, K, width), and the statistics for the queries, (T, channels) each."""
