@@ -51,13 +51,11 @@ def main(arguments: list[str]) -> int:
     chosen = tyro.cli(Arguments, prog="fewone evaluate", args=arguments)
     learner, experiment, splits = open_trained(chosen.folder, chosen.data_dir, chosen.threads)
     judged = replace(experiment, further_k=chosen.further_k) if chosen.further_k else experiment
+    # A share is judged at the K that are asked for: not at the further ones of the training, which may be too small.
+    sizes = (experiment.k, *chosen.further_k) if chosen.normal_share else None
     rows: tuple[Row, ...] = ()
-    for share in chosen.normal_share:
-        sizes = (experiment.k, *chosen.further_k)
-        shared = replace(judged, test_normal_share=share)
-        rows += judge_on_test(shared, splits, learner, chosen.folder, sizes)[1]
-    if not chosen.normal_share:
-        rows = judge_on_test(judged, splits, learner, chosen.folder)[1]
+    for share in chosen.normal_share or (experiment.test_normal_share,):
+        rows += judge_on_test(replace(judged, test_normal_share=share), splits, learner, chosen.folder, sizes)[1]
     console = Console()
     for row in rows:
         console.print(describe_row(row), highlight=False, soft_wrap=True)

@@ -20,19 +20,19 @@ from torch import Tensor, nn
 
 from fewone.episodes import ANOMALOUS, ClassBatch, Episodes, Examples
 from fewone.errors import FewoneError
-from fewone.learners.meta_learner import MetaLearner, Scorer, query_loss
+from fewone.learners.meta_learner import Scorer, query_loss
 from fewone.learners.quadratic_program import QuadraticProgram, Solution, solve
 from fewone.learners.settings import LearnerSettings
-from fewone.learners.task_embedding import TaskEmbedding
+from fewone.learners.task_embedding import FeatureLearner, TaskEmbedding
 from fewone.networks import NetworkSettings, Statistics, build_embedding
 
 
-class MetaOptNet(MetaLearner):
+class MetaOptNet(FeatureLearner):
     """An embedding, a support vector machine per task, and a learned scale of its decision values (as a logarithm)."""
 
     def __init__(self, embedding: TaskEmbedding, kernel: Kernel, machine: Machine, scale: float = 1.0) -> None:
-        super().__init__()
-        self.embedding, self.kernel, self.machine = embedding, kernel, machine
+        super().__init__(embedding)
+        self.kernel, self.machine = kernel, machine
         self.log_scale = nn.Parameter(torch.tensor(scale).log())
 
     @torch.no_grad()
@@ -41,15 +41,6 @@ class MetaOptNet(MetaLearner):
         fitted = self.machine.fit(self.kernel(features, features), support.labels)
         scale = self.log_scale.exp()
         return MetaOptNetScorer(self.embedding, statistics, self.kernel, features, fitted, scale)
-
-    @property
-    def embeds_alone(self) -> bool:
-        return not self.embedding.per_task
-
-    @torch.no_grad()
-    def embed(self, inputs: Tensor) -> Tensor:
-        """inputs (T, n, *shape) -> features (T, n, width), where each depends on its input alone."""
-        return self.embedding.embed_support(inputs)[0]
 
     @torch.no_grad()
     def after_embedding(self) -> MetaOptNet:

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from fewone.episodes import ANOMALOUS, NORMAL, ClassBatch, Episodes, Examples
-from fewone.learners.meta_learner import MetaLearner, Scorer, query_loss
+from fewone.learners.meta_learner import Scorer, query_loss
 from fewone.learners.settings import LearnerSettings
-from fewone.learners.task_embedding import TaskEmbedding
+from fewone.learners.task_embedding import FeatureLearner, TaskEmbedding
 from fewone.networks import NetworkSettings, Statistics, build_embedding
 
 
-class ProtoNet(MetaLearner):
+class ProtoNet(FeatureLearner):
     """logit = temperature * (distance to the normal prototype - distance to the anomalous prototype).
 
     Distances are squared and averaged over the feature dimensions, so that the temperature means the same at every
@@ -27,8 +27,7 @@ class ProtoNet(MetaLearner):
     """
 
     def __init__(self, embedding: TaskEmbedding, temperature: float = 4.0) -> None:
-        super().__init__()
-        self.embedding = embedding
+        super().__init__(embedding)
         self.log_temperature = nn.Parameter(torch.tensor(temperature).log())
 
     @torch.no_grad()
@@ -36,15 +35,6 @@ class ProtoNet(MetaLearner):
         features, statistics = self.embedding.embed_support(support.inputs)
         prototypes = find_prototypes(features, support)
         return ProtoNetScorer(self.embedding, statistics, prototypes, self.log_temperature.exp())
-
-    @property
-    def embeds_alone(self) -> bool:
-        return not self.embedding.per_task
-
-    @torch.no_grad()
-    def embed(self, inputs: Tensor) -> Tensor:
-        """inputs (T, n, *shape) -> features (T, n, width), where each depends on its input alone."""
-        return self.embedding.embed_support(inputs)[0]
 
     @torch.no_grad()
     def after_embedding(self) -> ProtoNet:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from fewone.learners.meta_learner import MetaLearner
 from fewone.networks import Embedding, IdentityEmbedding, RunningNorm, Statistics
 
 
@@ -77,3 +78,21 @@ class TaskEmbedding(nn.Module):
             return features
         centred: Tensor = self.centre(features.flatten(0, 1))[0]
         return centred.reshape(features.shape)
+
+
+class FeatureLearner(MetaLearner):
+    """A learner that is a task embedding and whatever it does with the features."""
+
+    def __init__(self, embedding: TaskEmbedding) -> None:
+        super().__init__()
+        self.embedding = embedding
+
+    @property
+    def embeds_alone(self) -> bool:
+        """Whether an example's features depend on that example alone, not on the support."""
+        return not self.embedding.per_task
+
+    @torch.no_grad()
+    def embed(self, inputs: Tensor) -> Tensor:
+        """inputs (T, n, *shape) -> features (T, n, width), where each depends on its input alone."""
+        return self.embedding.embed_support(inputs)[0]

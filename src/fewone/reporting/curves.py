@@ -50,13 +50,13 @@ def _draw_along(evidence: Evidence, x_label: str, place: Callable[[Finding], int
     """Test accuracy where one learner, trained in one way, was judged at three or more places of an axis."""
     figures = []
     for dataset in sorted({finding.dataset for finding in evidence.findings}):
-        ways: dict[tuple[str, str, str], list[Finding]] = {}
+        ways: dict[tuple[str, str], list[Finding]] = {}
         for finding in evidence.findings:
             if finding.dataset == dataset and finding.level == "example":
                 label = f"{finding.settings}, {finding.threshold} threshold"
-                ways.setdefault((finding.learner, label, finding.trained_as), []).append(finding)
+                ways.setdefault((label, finding.trained_as), []).append(finding)
         lines = []
-        for (_, label, _), found in sorted(ways.items()):
+        for (label, _), found in sorted(ways.items()):
             fixed = [finding for finding in found if _others_equal(finding, found, x_label)]
             points = sorted((place(finding), 100 * finding.summary.accuracy.mean) for finding in fixed)
             if len(points) >= 3:
