@@ -1,6 +1,6 @@
 """What each part of the own recipe is worth: one removed at a time, judged on VALIDATION tasks alone.
 
-python benchmarks/ablation.py cifar-fs --seeds 0 1 --iterations 600 --results results/ablation.jsonl
+python benchmarks/ablation.py cifar-fs --seeds 0 1 --iterations 400 --page docs/benchmarks/ablation.md
 
 Calibration is fitted on some validation tasks and judged on the others, in turn. Test tasks are never drawn.
 """
@@ -12,6 +12,9 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+from rich.table import Table
 
 from fewone.calibration import Adapting, Calibrated, HeldOut, calibrate
 from fewone.datasets import load, split_name
@@ -24,8 +27,15 @@ from fewone.experiments.run import make_sampler, train
 from fewone.learners import MetaLearner
 from fewone.networks import NetworkSettings
 from fewone.sampling import EpisodeSampler
+from pages import write_page
 
 SEED = 1000
+SIZES = (2, 10)
+THRESHOLDS = ("own", "calibrated")
+INTRODUCTION = """One part of `plda`'s recipe is removed at a time. Balanced accuracy at the learner's own threshold and
+calibrated, and AUROC, in per cent on VALIDATION tasks, means over the seeds (their range in brackets). Calibration is
+fitted on some validation tasks and judged on the others, in turn. CPU minutes are those of the training.
+"""
 
 
 def list_variants(full: Experiment) -> Iterator[tuple[str, Experiment]]:
@@ -65,7 +75,7 @@ def judge(experiment: Experiment, splits: TaskSplits, learner: MetaLearner, k: i
     embedded = embed_once(learner, splits.validation, splits.preparation)
     sampler = replace(make_sampler(experiment, splits, 1.0), support_size=k, preparation=embedded.preparation)
     plan = plan_validation(embedded.tasks, sampler, sets=5, queries=100)
-    for threshold in ("own", "calibrated"):
+    for threshold in THRESHOLDS:
         values: dict[str, list[float]] = {}
         for outside, inside in fold(embedded.tasks):
             judged: Adapting = embedded.learner
@@ -95,15 +105,47 @@ def train_timed(experiment: Experiment, splits: TaskSplits, folder: Path) -> tup
     return learner, spent[-1] if spent else None
 
 
+def tabulate(results: Path) -> list[Table]:
+    """One table per dataset and length of training, one line per variant."""
+    rows = [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines()]
+    tables: dict[tuple[str, int], dict[str, list[dict[str, Any]]]] = {}
+    for row in rows:
+        iterations = row["experiment"]["training"]["iterations"]
+        tables.setdefault((row["dataset"], iterations), {}).setdefault(row["variant"], []).append(row)
+    return [_tabulate_variants(f"{name}, {count} iterations", found) for (name, count), found in tables.items()]
+
+
+def _tabulate_variants(title: str, variants: dict[str, list[dict[str, Any]]]) -> Table:
+    heads = [f"K={k} {what}" for k in SIZES for what in ("own", "calibrated", "AUROC")]
+    table = Table("variant", "seeds", *heads, "CPU minutes", title=title)
+    for name, rows in variants.items():
+        cells = []
+        for k in SIZES:
+            own, calibrated = ([row for row in rows if (row["k"], row["threshold"]) == (k, at)] for at in THRESHOLDS)
+            columns = [[row["accuracy"] for row in own], [row["accuracy"] for row in calibrated]]
+            cells += [_show(values) for values in (*columns, [row["auroc"] for row in own])]
+        minutes = [row["cpu_seconds"] / 60 for row in rows if row["cpu_seconds"] is not None]
+        spent = f"{sum(minutes) / len(minutes):.1f}" if minutes else "-"
+        table.add_row(name, str(len({row["seed"] for row in rows})), *cells, spent)
+    return table
+
+
+def _show(shares: Sequence[float]) -> str:
+    """Mean and range in per cent."""
+    mean = f"{100 * sum(shares) / len(shares):.1f}"
+    return mean if len(shares) == 1 else f"{mean} ({100 * min(shares):.1f}-{100 * max(shares):.1f})"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dataset")
     parser.add_argument("--learner", default="plda")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
+    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1])
     parser.add_argument("--iterations", type=int, default=None, help="fewer than the recipe's, for all variants alike")
     parser.add_argument("--only", default="", help="variants whose name contains this")
-    parser.add_argument("--results", type=Path, default=Path("results/ablation.jsonl"))
+    parser.add_argument("--results", type=Path, default=Path("results/validation/ablation.jsonl"))
     parser.add_argument("--runs", type=Path, default=Path("runs/ablation"))
+    parser.add_argument("--page", type=Path, help="write all rows so far as a page; --seeds without any: that alone")
     chosen = parser.parse_args()
     splits = load(chosen.dataset)
     family, _ = split_name(chosen.dataset)
@@ -119,7 +161,7 @@ def main() -> None:
                 continue
             folder = chosen.runs / f"{family}-{chosen.dataset.replace('/', '-')}-{seed}" / name.replace(" ", "-")
             learner, seconds = train_timed(experiment, splits, folder)
-            for k in (2, 10):
+            for k in SIZES:
                 for row in judge(experiment, splits, learner, k):
                     row = {"dataset": chosen.dataset, "variant": name, "seed": seed, **row}
                     row |= {"split": "validation", "cpu_seconds": seconds}
@@ -128,6 +170,8 @@ def main() -> None:
                         file.write(json.dumps(row) + "\n")
                     shown = {key: row[key] for key in ("k", "threshold", "accuracy", "auroc", "f1", "false_alarms")}
                     print(f"{chosen.dataset} seed {seed} {name}: {shown}", flush=True)
+    if chosen.page is not None:
+        write_page(chosen.page, "What each part of the own recipe is worth", INTRODUCTION, tabulate(chosen.results))
 
 
 if __name__ == "__main__":
