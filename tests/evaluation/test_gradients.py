@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 import torch.nn.functional as F
 
+from fewone.baselines.no_support import build_no_support
 from fewone.episodes import EvaluationPlan, Examples, TaskSplits
 from fewone.errors import FewoneError
 from fewone.evaluation.balance import balance
 from fewone.evaluation.gradients import find_gradient, measure_cosines
-from fewone.learners import LEARNERS, LearnerSettings
+from fewone.learners import LEARNERS, LearnerSettings, MetaLearner
 from fewone.networks import Classifier, NetworkSettings
 from fewone.networks.settings import IdentityEmbedding
 from fewone.sampling import EpisodeSampler
@@ -68,8 +71,11 @@ def test_the_value_is_the_mean_over_adaptation_sets_of_the_cosine_over_all_param
     assert found.values[0] == pytest.approx(sum(values) / 3, abs=1e-5)
 
 
-def test_a_learner_without_an_initialisation_to_step_from_is_an_error(tiny_splits: TaskSplits) -> None:
-    learner = LEARNERS["plda"](LearnerSettings(), NetworkSettings(filters=(4,), norm="running"), (1, 16))
+@pytest.mark.parametrize("build", [LEARNERS["plda"], build_no_support], ids=["plda", "no-support"])
+def test_a_learner_without_an_initialisation_to_step_from_is_an_error(
+    build: Callable[..., MetaLearner], tiny_splits: TaskSplits
+) -> None:
+    learner = build(LearnerSettings(), NetworkSettings(filters=(4,), norm="running"), (1, 16))
     with pytest.raises(FewoneError, match="no cosine to measure"):
         measure_cosines(learner, tiny_splits.test, EvaluationPlan(1, 3, 3), SAMPLER, seed=0)
 

@@ -13,6 +13,7 @@ from fewone.episodes import EvaluationPlan, Examples, Task
 from fewone.errors import FewoneError
 from fewone.evaluation.balance import balance
 from fewone.learners import MetaLearner, query_loss
+from fewone.learners.inner_rates import InnerRates
 from fewone.networks import Classifier
 from fewone.sampling import EpisodeSampler
 
@@ -47,13 +48,14 @@ def measure_cosines(
 
 def has_initialisation(learner: MetaLearner) -> bool:
     """Whether the learner adapts by gradients from an initialisation."""
-    return isinstance(getattr(learner, "classifier", None), Classifier)
+    adapts = isinstance(getattr(learner, "rates", None), InnerRates)
+    return adapts and isinstance(getattr(learner, "classifier", None), Classifier)
 
 
 def find_classifier(learner: MetaLearner) -> Classifier:
     """The network that a gradient-based learner starts from; other learners have no such initialisation."""
     classifier = getattr(learner, "classifier", None)
-    if not isinstance(classifier, Classifier):
+    if not has_initialisation(learner) or not isinstance(classifier, Classifier):
         raise FewoneError(
             f"{type(learner).__name__} does not adapt by gradients from an initialisation: there is no cosine to"
             f" measure; choose maml, fomaml, reptile, anil, foanil or metasgd, or their oc- forms"
