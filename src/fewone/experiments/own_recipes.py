@@ -1,7 +1,8 @@
 """The recipes of the library's own learners, by kind of data.
 
 Series: front end and learner were compared on validation tasks. Images: they follow an early exploration that saw test
-figures; only batches and iterations were set here, by their cost.
+figures; batches and iterations were set by their cost, and the parts confirmed on validation tasks
+(docs/benchmarks/ablation.md). They are frozen: nothing here changes because of a test result.
 """
 
 from __future__ import annotations
