@@ -2,8 +2,8 @@
 
 All variants make the same meta-gradient from the same data (compared before any timing, those of torch in double
 precision) and take turns in one process on one thread. Times are processor milliseconds, of every variant the smallest:
-the one that other programs of the machine disturbed least. Memory is measured in fresh processes, two threads by the
-clock.
+the one that other programs of the machine disturbed least. Memory is measured in fresh processes, two threads and two
+trainings side by side by the clock.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ PEERS = ("higher", "torchopt", "plain", "jax im2col", "jax conv")
 # XLA's own convolution takes seconds where its matrix products take a fifth of one; only measured when asked for.
 SLOW_PEER = "jax conv"
 MEMORY_WORKLOADS = ("W4", "W5")
+CLOCKED_SECONDS = 8
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class Row:
     differences: dict[str, float]
     gigaflops: float
     seconds_by_threads: tuple[float, float] | None
+    seconds_by_processes: tuple[float, float] | None
     megabytes: dict[str, float]
 
 
@@ -175,6 +177,28 @@ def measure_threads(work: Workload, norm: bool, episodes: Episodes, repeats: int
     return smallest[0], smallest[1]
 
 
+def measure_processes(work: Workload, norm: bool) -> tuple[float, float]:
+    """Seconds by the clock for one meta-iteration of a training alone, and of the slower of two side by side."""
+    return _time_processes(work, norm, 1), _time_processes(work, norm, 2)
+
+
+def _time_processes(work: Workload, norm: bool, count: int) -> float:
+    arguments = [sys.executable, __file__, "--clock", "--workloads", work.name, *(["--norm"] if norm else [])]
+    started = [subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) for _ in range(count)]
+    return max(float(process.communicate()[0]) for process in started)
+
+
+def print_clock(work: Workload, norm: bool) -> None:
+    """The mean over enough iterations that processes which were started together overlap."""
+    peer, taken = build_ours("maml", work, norm, draw_episodes(work)), 0
+    peer.iterate()
+    start = time.perf_counter()
+    while taken < 3 or time.perf_counter() - start < CLOCKED_SECONDS:
+        peer.iterate()
+        taken += 1
+    sys.stdout.write(f"{(time.perf_counter() - start) / taken}\n")
+
+
 def peak_megabytes() -> float:
     """The most memory that this process has had. On Linux getrusage would count what its parent had, too."""
     status = Path("/proc/self/status")
@@ -214,6 +238,7 @@ def measure(work: Workload, norm: bool, options: argparse.Namespace) -> Row:
         differences,
         count_operations(work, norm) / milliseconds["maml"] * 1000,
         measure_threads(work, norm, episodes, repeats) if options.threads else None,
+        measure_processes(work, norm) if options.threads else None,
         {name: measure_memory(name, work, norm) for name in remembered if work.name in MEMORY_WORKLOADS},
     )
 
@@ -250,7 +275,7 @@ def describe_machine(peak: float) -> str:
 
 def tabulate(rows: list[Row], options: argparse.Namespace) -> tuple[list[str], list[list[str]]]:
     heads = ["workload", "norm", "fewone ms", *(f"{name} ms (x)" for name in options.peers)]
-    heads += ["GFLOP/s", "first order x", "ANIL x", "2 threads x", "MB (plain)"]
+    heads += ["GFLOP/s", "first order x", "ANIL x", "2 threads x", "2 trainings x", "MB (plain)"]
     lines = []
     for row in rows:
         ours = row.milliseconds["maml"]
@@ -259,6 +284,8 @@ def tabulate(rows: list[Row], options: argparse.Namespace) -> tuple[list[str], l
         cells += [f"{row.gigaflops:.0f}", *(f"{ours / row.milliseconds[name]:.2f}" for name in ("fomaml", "anil"))]
         threads = row.seconds_by_threads
         cells.append("-" if threads is None else f"{threads[0] / threads[1]:.2f}")
+        processes = row.seconds_by_processes
+        cells.append("-" if processes is None else f"{2 * processes[0] / processes[1]:.2f}")
         memory = row.megabytes
         cells.append(f"{memory['maml']:.0f} ({memory['plain']:.0f})" if len(memory) == 2 else "-")
         lines.append(cells)
@@ -276,7 +303,8 @@ def write_markdown(path: Path, heads: list[str], lines: list[list[str]], machine
     text += f"""
 
 x: how many times longer than fewone's MAML (columns of peers), or shorter (first order, ANIL, two threads by the
-clock). GFLOP/s counts the convolutions that a second-order meta-iteration needs. MB: what three iterations add to the
+clock); two trainings: how many times the iterations of one when two processes run side by side. GFLOP/s counts the
+convolutions that a second-order meta-iteration needs. MB: what three iterations add to the
 process. In double precision all meta-gradients of torch agree to 1e-8; in single precision they are at most
 {worst:.0e} from it (a ReLU or a maximum turned around by rounding), fewone's at most {ours:.0e}. Every peer runs conv,
 norm, ReLU, pool; fewone pools before the ReLU, which is the same function, and with a norm pools first too (a norm
@@ -299,11 +327,15 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--markdown", type=Path)
     parser.add_argument("--memory", help=argparse.SUPPRESS)
+    parser.add_argument("--clock", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--norm", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.memory:
         print_memory(options.memory, WORKLOADS[options.workloads[0]], options.norm)
+        return
+    if options.clock:
+        print_clock(WORKLOADS[options.workloads[0]], options.norm)
         return
     console = Console() if sys.stdout.isatty() else Console(width=200)
     rows, peak = [], measure_peak()
