@@ -177,13 +177,18 @@ def measure_threads(work: Workload, norm: bool, episodes: Episodes, repeats: int
     return smallest[0], smallest[1]
 
 
+def command_for(work: Workload, norm: bool, *what: str) -> list[str]:
+    """This program again, to measure something of one workload in a fresh process."""
+    return [sys.executable, __file__, *what, "--workloads", work.name, *(["--norm"] if norm else [])]
+
+
 def measure_processes(work: Workload, norm: bool) -> tuple[float, float]:
     """Seconds by the clock for one meta-iteration of a training alone, and of the slower of two side by side."""
     return _time_processes(work, norm, 1), _time_processes(work, norm, 2)
 
 
 def _time_processes(work: Workload, norm: bool, count: int) -> float:
-    arguments = [sys.executable, __file__, "--clock", "--workloads", work.name, *(["--norm"] if norm else [])]
+    arguments = command_for(work, norm, "--clock")
     started = [subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) for _ in range(count)]
     return max(float(process.communicate()[0]) for process in started)
 
@@ -211,8 +216,7 @@ def peak_megabytes() -> float:
 
 def measure_memory(name: str, work: Workload, norm: bool) -> float:
     """Megabytes that three meta-iterations add to a fresh process."""
-    arguments = [sys.executable, __file__, "--memory", name, "--workloads", work.name, *(["--norm"] if norm else [])]
-    done = subprocess.run(arguments, check=True, capture_output=True, text=True)
+    done = subprocess.run(command_for(work, norm, "--memory", name), check=True, capture_output=True, text=True)
     return float(done.stdout)
 
 

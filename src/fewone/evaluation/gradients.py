@@ -48,19 +48,24 @@ def measure_cosines(
 
 def has_initialisation(learner: MetaLearner) -> bool:
     """Whether the learner adapts by gradients from an initialisation."""
-    adapts = isinstance(getattr(learner, "rates", None), InnerRates)
-    return adapts and isinstance(getattr(learner, "classifier", None), Classifier)
+    return _initialisation(learner) is not None
 
 
 def find_classifier(learner: MetaLearner) -> Classifier:
     """The network that a gradient-based learner starts from; other learners have no such initialisation."""
-    classifier = getattr(learner, "classifier", None)
-    if not has_initialisation(learner) or not isinstance(classifier, Classifier):
+    classifier = _initialisation(learner)
+    if classifier is None:
         raise FewoneError(
             f"{type(learner).__name__} does not adapt by gradients from an initialisation: there is no cosine to"
             f" measure; choose maml, fomaml, reptile, anil, foanil or metasgd, or their oc- forms"
         )
     return classifier
+
+
+def _initialisation(learner: MetaLearner) -> Classifier | None:
+    classifier, rates = getattr(learner, "classifier", None), getattr(learner, "rates", None)
+    # The control without a support has a classifier, too, but no rates: it never steps.
+    return classifier if isinstance(classifier, Classifier) and isinstance(rates, InnerRates) else None
 
 
 def find_gradient(classifier: Classifier, examples: Examples) -> Tensor:
