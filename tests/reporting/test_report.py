@@ -107,6 +107,18 @@ def test_a_method_that_does_not_beat_the_control_is_marked(tmp_path: Path) -> No
     assert "control" in notes["maml K=10"][0]
 
 
+def test_two_settings_of_one_method_are_told_apart_by_what_differs(tmp_path: Path) -> None:
+    short = make_row("oc-maml", 0.9)
+    training = {**short.experiment["training"], "iterations": 7, "validate_every": 3}  # type: ignore[dict-item]
+    network = {**short.experiment["network"], "filters": [8, 9]}  # type: ignore[dict-item]
+    other = replace(short, experiment={**short.experiment, "training": training, "network": network})
+    append(tmp_path / "a.jsonl", short, other, make_row("maml", 0.5))
+    (table,) = build_report(collect(tmp_path)).datasets
+    labels = {label for label, _ in table.rows}
+    assert "maml K=10" in labels and "oc-maml K=10; filters 8-9; iterations 7" in labels
+    assert len(labels) == 3
+
+
 def test_the_page_links_every_number_to_its_row(tmp_path: Path) -> None:
     row = make_row("oc-maml", 0.99)
     history = tuple(Point(n, float(n), 1 / n, 0.5 + n / 100) for n in range(1, 20))
@@ -197,6 +209,32 @@ def test_own_learners_stand_beside_the_papers_best_and_our_own_maml(tmp_path: Pa
     assert shown["K=2, own threshold"] is None
     assert "95.7 / **99.0" in render_markdown(report)
     assert "paper's best 95.7" in render_html(report).replace("&#39;", "'")
+
+
+def test_the_nine_digits_are_also_judged_together_beside_the_papers_best_mean(tmp_path: Path) -> None:
+    def judge_digit(digit: int, learner: str, accuracy: float, seed: int = 0) -> Row:
+        row = make_row(learner, accuracy, seed)
+        experiment = default_experiment(f"mt-mnist/{digit}", learner, k=10, seed=seed).to_plain()
+        scores = UnitScores(("the digit",), 10, *((accuracy,),) * 7)
+        return replace(row, experiment=experiment, scores=scores, summary=scores.summarize())
+
+    append(tmp_path / "a.jsonl", *(judge_digit(digit, "plda", 0.9 + digit / 100) for digit in range(8)))
+    assert len(build_report(collect(tmp_path)).own.rows) == 8
+    append(tmp_path / "a.jsonl", judge_digit(8, "plda", 0.98), judge_digit(0, "plda", 0.92, seed=1))
+    append(tmp_path / "a.jsonl", *(judge_digit(digit, "no-support", 0.5) for digit in range(9)))
+    report = build_report(collect(tmp_path))
+    (cells,) = [cells for label, cells in report.own.rows if label.startswith("mt-mnist/0 to 8 together")]
+    cell = dict(zip(report.own.columns, cells, strict=True))["K=10, own threshold"]
+    assert cell is not None and cell.ours is not None
+    digits = [0.91, *(0.9 + digit / 100 for digit in range(1, 9))]
+    assert cell.ours.mean == pytest.approx(100 * sum(digits) / 9), "each digit its mean over seeds, then all alike"
+    assert (cell.ours.units, cell.seeds, len(cell.places)) == (9, 1, 10)
+    assert cell.published == 92.4, "OC-MAML's mean over the digits, by batch norm whichever is better"
+    (table,) = [table for table in report.datasets if table.title.startswith("mt-mnist/0 to 8 together")]
+    assert [label.split()[0] for label, _ in table.rows] == ["plda", "no-support"]
+    html = render_html(report)
+    identifiers = re.findall(r'<details id="([^"]+)"', html)
+    assert len(identifiers) == len(set(identifiers)) == 19, "each row is shown once"
 
 
 def test_a_training_judged_at_several_k_is_paid_once(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -107,6 +107,13 @@ def average_seeds(runs: Sequence[UnitScores]) -> UnitScores:
         return tuple(float(np.mean([table[unit] for table in tables])) for unit in first.units)
 
     return UnitScores(first.units, first.episodes, *(mean(field.name) for field in fields(Summary)))
+
+
+def join_units(parts: Mapping[str, UnitScores]) -> UnitScores:
+    """The units of several datasets as those of one, each named after its dataset too."""
+    units = tuple(f"{name}: {unit}" for name, part in parts.items() for unit in part.units)
+    values = (tuple(v for part in parts.values() for v in getattr(part, field.name)) for field in fields(Summary))
+    return UnitScores(units, sum(part.episodes for part in parts.values()), *values)
 
 
 def summarize_over_seeds(runs: Sequence[UnitScores]) -> Summary:

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from fewone.documents import DocumentError, from_plain, to_plain
 from fewone.errors import FewoneError
 from fewone.evaluation.results import Alarms, Cosine, Failure, Level, Row, Threshold, Training, read
-from fewone.evaluation.scores import Interval, Summary, average_seeds, bootstrap, interval
+from fewone.evaluation.scores import Interval, Summary, UnitScores, average_seeds, bootstrap, interval, join_units
 from fewone.learners import LearnerSettings
 from fewone.networks import NetworkSettings
 from fewone.training import TrainingSettings
 
 Record = TypeVar("Record", Training, Cosine)
+
+TOGETHER: dict[str, tuple[str, ...]] = {
+    "cnc/A to D together": ("cnc/A", "cnc/B", "cnc/C", "cnc/D"),
+    "mt-mnist/0 to 8 together": tuple(f"mt-mnist/{digit}" for digit in range(9)),
+}
+"""Datasets whose test tasks are different ones: as one they say more than each of a few."""
 
 
 @dataclass(frozen=True)
@@ -35,22 +42,24 @@ class Place:
 
 @dataclass(frozen=True)
 class Finding:
-    """One experiment over its seeds, at one level and threshold: the summary's intervals are over units (tasks)."""
+    """One experiment over its seeds, at one level and threshold: scores are means over seeds, intervals over units."""
 
     experiment: dict[str, Any]
     level: Level
     threshold: Threshold
     rows: tuple[Row, ...]
     places: tuple[Place, ...]
+    scores: UnitScores
     summary: Summary
 
     @property
     def seeds(self) -> int:
-        return len({row.seed for row in self.rows})
+        """How many; of datasets together, those of the one with the fewest."""
+        return min(Counter(row.experiment["dataset"] for row in self.rows).values())
 
     @property
     def cpu_minutes(self) -> float:
-        """Training and judging, mean over the seeds."""
+        """Training and judging, mean over the trainings."""
         return sum(row.origin.cpu_seconds for row in self.rows) / len(self.rows) / 60
 
     @property
@@ -85,6 +94,17 @@ class Finding:
         return f"{self.learner} ({', '.join(parts)})"
 
     @property
+    def flat_settings(self) -> dict[str, str]:
+        """Every setting of network, learner and training by its name, but how often a training was looked at."""
+        complete = _complete(self.experiment)
+        return {
+            name: _show(value)
+            for part in SETTINGS
+            for name, value in complete[part].items()
+            if not name.startswith("validat")
+        }
+
+    @property
     def trained_as(self) -> str:
         """The same for findings of one trained learner (one per seed), however it was judged."""
         return _key({**self.experiment, **dict.fromkeys(JUDGING)})
@@ -112,7 +132,8 @@ class AlarmFinding:
 
     @property
     def seeds(self) -> int:
-        return len({record.seed for record in self.records})
+        """How many; of datasets together, those of the one with the fewest."""
+        return min(Counter(record.experiment["dataset"] for record in self.records).values())
 
 
 @dataclass(frozen=True)
@@ -120,6 +141,7 @@ class Evidence:
     """Everything that the results files hold."""
 
     findings: tuple[Finding, ...]
+    joined: tuple[Finding, ...]
     trainings: tuple[Training, ...]
     cosines: tuple[tuple[Cosine, Interval], ...]
     failures: tuple[Failure, ...]
@@ -128,8 +150,8 @@ class Evidence:
 
     def validation_loss(self, finding: Finding) -> float | None:
         """The lowest validation loss of the finding's trainings, mean over seeds; None where none was kept."""
-        key = _key(finding.experiment)
-        lowest = [min(p.loss for p in t.history) for t in self.trainings if t.history and _key(t.experiment) == key]
+        keys = {_key(row.experiment) for row in finding.rows}
+        lowest = [min(p.loss for p in t.history) for t in self.trainings if t.history and _key(t.experiment) in keys]
         return sum(lowest) / len(lowest) if lowest else None
 
 
@@ -152,8 +174,10 @@ def collect(folder: Path) -> Evidence:
         cosines += reading.cosines
         failures += reading.failures
         notices += [reading.notice] if reading.notice else []
+    findings = tuple(_gather([(row, place) for row, place in rows if row.split == "test"]))
     return Evidence(
-        tuple(_gather([(row, place) for row, place in rows if row.split == "test"])),
+        findings,
+        tuple(_join(findings)),
         tuple(_newest(trainings)),
         tuple((cosine, interval(cosine.values)) for cosine in _newest(cosines)),
         tuple(failures),
@@ -170,9 +194,33 @@ def _gather(rows: Sequence[tuple[Row, Place]]) -> Iterable[Finding]:
     for group in groups.values():
         kept = [group[seed] for seed in sorted(group)]
         chosen, places = tuple(row for row, _ in kept), tuple(place for _, place in kept)
-        summary = average_seeds([row.scores for row in chosen]).summarize()
+        scores = average_seeds([row.scores for row in chosen])
         first = chosen[0]
-        yield Finding(first.experiment, first.level, first.threshold, chosen, places, summary)
+        yield Finding(first.experiment, first.level, first.threshold, chosen, places, scores, scores.summarize())
+
+
+def _join(findings: Sequence[Finding]) -> Iterable[Finding]:
+    """The datasets that belong together as one, wherever all of them were judged in the same way."""
+    ways: dict[tuple[str, str, str], dict[str, Finding]] = {}
+    for finding in findings:
+        way = (_key({**finding.experiment, "dataset": None}), finding.level, finding.threshold)
+        ways.setdefault(way, {})[finding.dataset] = finding
+    for name, members in TOGETHER.items():
+        for found in ways.values():
+            if found.keys() >= set(members):
+                yield _unite(name, [found[member] for member in members])
+
+
+def _unite(name: str, parts: Sequence[Finding]) -> Finding:
+    scores = join_units({part.dataset: part.scores for part in parts})
+    return replace(
+        parts[0],
+        experiment={**parts[0].experiment, "dataset": name},
+        rows=tuple(row for part in parts for row in part.rows),
+        places=tuple(place for part in parts for place in part.places),
+        scores=scores,
+        summary=scores.summarize(),
+    )
 
 
 def _newest(records: Sequence[Record]) -> Iterable[Record]:
@@ -212,6 +260,10 @@ SETTINGS = {"network": NetworkSettings, "learning": LearnerSettings, "training":
 def _key(experiment: dict[str, Any]) -> str:
     """What makes two runs the same experiment: everything but the seed; settings unknown then count as left alone."""
     return json.dumps({**_complete(experiment), "seed": None}, sort_keys=True)
+
+
+def _show(value: object) -> str:
+    return ("-".join(map(str, value)) or "none") if isinstance(value, list | tuple) else str(value)
 
 
 def _complete(experiment: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fewone.evaluation.results import Level, Threshold
 from fewone.evaluation.scores import Interval
-from fewone.reporting.findings import Evidence, Finding
+from fewone.reporting.findings import TOGETHER, Evidence, Finding
 from fewone.reporting.published import read_published
 from fewone.reporting.tables import Cell, Table, Verdict, choose, judge, scale
 
@@ -19,7 +19,7 @@ def build_own_table(evidence: Evidence) -> Table:
     columns = [f"K={k}, {threshold} threshold" for k in SHOWN_K for threshold in THRESHOLDS]
     columns += [f"OC-MAML here, K={k}" for k in SHOWN_K]
     found: dict[tuple[str, Level, str], dict[tuple[int, str], list[Finding]]] = {}
-    for finding in evidence.findings:
+    for finding in evidence.findings + evidence.joined:
         if finding.learner in OWN and finding.support_cir == 0:
             row = found.setdefault((finding.dataset, finding.level, finding.settings), {})
             row.setdefault((finding.k, finding.threshold), []).append(finding)
@@ -34,19 +34,21 @@ def build_own_table(evidence: Evidence) -> Table:
 
 
 def best_published(dataset: str, k: int) -> float | None:
-    """The paper's best accuracy on a dataset with one-class supports of K."""
-    numbers = [
-        number.value
-        for number in read_published()
-        if number.dataset == dataset and number.k == k and number.support_cir == 0 and number.metric == "accuracy_pct"
-    ]
-    return max(numbers, default=None)
+    """The paper's best accuracy with one-class supports of K; of datasets together, the best model's mean over them."""
+    members = TOGETHER.get(dataset, (dataset,))
+    best: dict[str, dict[str, float]] = {}
+    for number in read_published():
+        if number.dataset in members and (number.k, number.support_cir, number.metric) == (k, 0, "accuracy_pct"):
+            model = best.setdefault(number.model, {})
+            model[number.dataset] = max(number.value, model.get(number.dataset, 0.0))
+    means = [sum(model.values()) / len(members) for model in best.values() if len(model) == len(members)]
+    return round(max(means), 1) if means else None
 
 
 def _find_reference(evidence: Evidence, dataset: str, level: Level, k: int) -> list[Finding]:
     return [
         finding
-        for finding in evidence.findings
+        for finding in evidence.findings + evidence.joined
         if (finding.learner, finding.dataset, finding.level, finding.k) == (REFERENCE, dataset, level, k)
         and finding.threshold == "own"
         and finding.support_cir == 0

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from fewone.evaluation.scores import Interval
-from fewone.reporting.findings import AlarmFinding, Evidence
+from fewone.reporting.findings import TOGETHER, AlarmFinding, Evidence
 from fewone.reporting.tables import Cell, Table, Verdict, scale
 
 FACTOR = 1.5
@@ -14,11 +14,6 @@ FACTOR = 1.5
 
 SHIFTED = "cnc/M02"
 """Datasets whose test tasks come from a machine that no calibration task comes from."""
-
-FOLDS = ("cnc/A", "cnc/B", "cnc/C", "cnc/D")
-"""Datasets whose test operations are different ones: together they say more than each of a few."""
-
-TOGETHER = "cnc/A to D together"
 
 _Key = tuple[str, str, int, str, str]
 
@@ -49,7 +44,7 @@ def _build_table(title: str, found: Sequence[AlarmFinding]) -> Table:
     # Of two settings that bear the same name the one that was judged last.
     newest = sorted(found, key=lambda one: max(record.origin.timestamp for record in one.records))
     placed = {(_key(one), one.first.rate): one for one in newest}
-    placed |= _join_folds(placed)
+    placed |= _join(placed)
     keys = sorted({key for key, _ in placed})
     labels = _label(keys)
     rows = []
@@ -62,16 +57,17 @@ def _build_table(title: str, found: Sequence[AlarmFinding]) -> Table:
     return Table(title, columns, tuple(rows))
 
 
-def _join_folds(placed: dict[tuple[_Key, float], AlarmFinding]) -> dict[tuple[_Key, float], AlarmFinding]:
-    """The four folds as one, where all of them were judged."""
+def _join(placed: dict[tuple[_Key, float], AlarmFinding]) -> dict[tuple[_Key, float], AlarmFinding]:
+    """The datasets that belong together as one, where all of them were judged."""
     joined = {}
-    for key, rate in placed:
-        parts = [placed.get(((fold, *key[1:]), rate)) for fold in FOLDS]
-        whole = [part for part in parts if part is not None]
-        if key[0] == FOLDS[0] and len(whole) == len(FOLDS):
-            records = [record for part in whole for record in part.records]
-            places = [place for part in whole for place in part.places]
-            joined[(TOGETHER, *key[1:]), rate] = AlarmFinding.of(records, places)
+    for name, members in TOGETHER.items():
+        for key, rate in placed:
+            parts = [placed.get(((member, *key[1:]), rate)) for member in members]
+            whole = [part for part in parts if part is not None]
+            if key[0] == members[0] and len(whole) == len(members):
+                records = [record for part in whole for record in part.records]
+                places = [place for part in whole for place in part.places]
+                joined[(name, *key[1:]), rate] = AlarmFinding.of(records, places)
     return joined
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from fewone.evaluation.scores import Interval, average_seeds, compare
+from fewone.evaluation.scores import Interval, compare
 from fewone.reporting.findings import Evidence, Finding, Place
 from fewone.reporting.published import TITLES, Published, read_published
 
@@ -143,18 +143,20 @@ def judge(published: float, ours: Interval) -> Verdict:
 
 def build_dataset_tables(evidence: Evidence) -> tuple[Table, ...]:
     """One table per dataset and level: every method, its thresholds, and whether it beats the control."""
-    keys = sorted({(finding.dataset, finding.level) for finding in evidence.findings})
-    return tuple(_build_dataset_table(dataset, level, evidence) for dataset, level in keys)
+    shown = evidence.findings + evidence.joined
+    keys = sorted({(finding.dataset, finding.level) for finding in shown})
+    return tuple(_build_dataset_table(dataset, level, shown) for dataset, level in keys)
 
 
 METRIC_COLUMNS = ("accuracy", "auroc", "pr_auc", "f1", "false_alarms", "misses")
 
 
-def _build_dataset_table(dataset: str, level: str, evidence: Evidence) -> Table:
-    found = [f for f in evidence.findings if f.dataset == dataset and f.level == level]
+def _build_dataset_table(dataset: str, level: str, shown: Sequence[Finding]) -> Table:
+    found = [f for f in shown if f.dataset == dataset and f.level == level]
     controls = {f.k: f for f in found if f.learner == CONTROL and f.threshold == "own"}
     rows = []
-    for finding in sorted(found, key=lambda f: (f.k, -f.summary.accuracy.mean)):
+    ordered = sorted(found, key=lambda f: (f.k, -f.summary.accuracy.mean))
+    for finding, label in zip(ordered, _label_findings(ordered), strict=True):
         notes = _compare_with_control(finding, controls.get(finding.k))
         cells = [
             Cell(
@@ -169,9 +171,21 @@ def _build_dataset_table(dataset: str, level: str, evidence: Evidence) -> Table:
             )
             for metric in METRIC_COLUMNS
         ]
-        rows.append((_describe(finding), tuple(cells)))
+        rows.append((label, tuple(cells)))
     title = f"{dataset}, {'per example' if level == 'example' else 'per run (all stretches of a recording together)'}"
     return Table(title, METRIC_COLUMNS, tuple(rows))
+
+
+def _label_findings(found: Sequence[Finding]) -> list[str]:
+    """What each is; those that would be called the same are told apart by the settings in which they differ."""
+    names = [_describe(finding) for finding in found]
+    settings = [finding.flat_settings for finding in found]
+    labels = []
+    for name, own in zip(names, settings, strict=True):
+        alike = [other for other, called in zip(settings, names, strict=True) if called == name]
+        differing = [key for key, value in own.items() if any(other.get(key) != value for other in alike)]
+        labels.append("; ".join([name, *(f"{key.replace('_', ' ')} {own[key]}" for key in differing)]))
+    return labels
 
 
 def _describe(finding: Finding) -> str:
@@ -187,8 +201,7 @@ def _compare_with_control(finding: Finding, control: Finding | None) -> tuple[st
     """A note where the support taught a method nothing: the paired difference to the control is not above 0."""
     if control is None or finding.learner == CONTROL:
         return ()
-    ours = average_seeds([row.scores for row in finding.rows])
-    theirs = average_seeds([row.scores for row in control.rows])
+    ours, theirs = finding.scores, control.scores
     if set(ours.units) != set(theirs.units) or ours.episodes != theirs.episodes:
         return ()
     difference = compare(ours, theirs).accuracy
