@@ -97,7 +97,8 @@ def compare(dataset: str, shape: tuple[int, ...], rounds: int, protocol: bool) -
         works[name, "adapt"] = lambda learner=learner: learner.adapt(support)  # type: ignore[misc]
         works[name, "one"] = lambda scorer=scorer: scorer(queries[:, :1])  # type: ignore[misc]
         works[name, "all"] = lambda learner=learner: score_queries(learner.adapt(support), queries, AT_ONCE)  # type: ignore[misc]
-    seconds = take_turns(works, rounds)
+    with torch.no_grad():
+        seconds = take_turns(works, rounds)
     spent = {name: measure_protocol(learner, shape) for name, learner in learners.items()} if protocol else {}
     heads = ["", f"adapt to {NORMALS}, ms", "x", "score one, ms", f"adapt and score {QUERIES}, ms", "x"]
     table = Table(*heads, *(["whole protocol, s", "x"] if protocol else []), title=f"{dataset}: {shape}")
@@ -113,12 +114,11 @@ def compare(dataset: str, shape: tuple[int, ...], rounds: int, protocol: bool) -
 def take_turns(works: dict[tuple[str, str], Callable[[], object]], rounds: int) -> dict[tuple[str, str], float]:
     """The median CPU seconds of each; the first round warms up."""
     found: dict[tuple[str, str], list[float]] = {key: [] for key in works}
-    with torch.no_grad():
-        for _ in range(rounds + 1):
-            for key, work in works.items():
-                started = time.process_time()
-                work()
-                found[key].append(time.process_time() - started)
+    for _ in range(rounds + 1):
+        for key, work in works.items():
+            started = time.process_time()
+            work()
+            found[key].append(time.process_time() - started)
     return {key: statistics.median(values[1:]) for key, values in found.items()}
 
 

@@ -1,0 +1,89 @@
+"""One training iteration of plda in single precision and in bfloat16, with images stored either way.
+
+`python benchmarks/precision.py [--rounds 15] [--markdown FILE]`: the recipes' networks and batches of classes, on
+random images. All variants of a table run interleaved in one process on one thread; the median round is given, in CPU
+milliseconds. x: how many times less than single precision with channels first, as the recipes train. The cosine is that
+of the variant's gradient with the one of single precision. The recipes' setting, learning.precision, follows the page
+in docs/benchmarks: single precision on a core with AVX2 alone, which has no instructions for bfloat16 and emulates it.
+Where there are some (AVX-512 BF16, AMX), measure again.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from adaptation import NORMALS, SHAPES, build, take_turns
+from fewone.episodes import ClassBatch
+from fewone.experiments import default_experiment
+from fewone.learners import MetaLearner
+from pages import write_page
+
+DATASETS = ("cifar-fs", "omniglot")
+REFERENCE = ("float32", "channels first")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--markdown", type=Path, help="write the tables to this page as well")
+    chosen = parser.parse_args()
+    torch.set_num_threads(1)
+    tables = [compare(dataset, chosen.rounds) for dataset in DATASETS]
+    for table in tables:
+        Console().print(table)
+    if chosen.markdown:
+        introduction = (__doc__ or "").split("`python benchmarks/precision.py [--rounds 15] [--markdown FILE]`: t")[1]
+        introduction = f"Written by `python benchmarks/precision.py --markdown FILE`. T{introduction}"
+        write_page(chosen.markdown, "Single precision or bfloat16 in training", introduction, tables)
+
+
+def compare(dataset: str, rounds: int) -> Table:
+    recipe, shape = default_experiment(dataset, "plda", NORMALS), SHAPES[dataset]
+    classes, examples = recipe.training.classes, recipe.training.class_examples
+    images = torch.randn(classes * examples, *shape, generator=torch.Generator().manual_seed(0))
+    stored = {
+        "channels first": images.unflatten(0, (classes, examples)),
+        "channels last": images.contiguous(memory_format=torch.channels_last).unflatten(0, (classes, examples)),
+    }
+    learners: dict[tuple[str, str], MetaLearner] = {}
+    works: dict[tuple[str, str], Callable[[], object]] = {}
+    for precision in ("float32", "bfloat16"):
+        for order, inputs in stored.items():
+            learning = replace(recipe.learning, precision=precision, auxiliary_classes=classes)
+            learner = build(replace(recipe, learning=learning), shape).train()
+            if order == "channels last":
+                learner.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            batch = ClassBatch(inputs, torch.arange(classes))
+            learners[precision, order] = learner
+            works[precision, order] = lambda learner=learner, batch=batch: step(learner, batch)  # type: ignore[misc]
+    seconds = take_turns(works, rounds)
+    table = Table("", "one iteration, ms", "x", "cosine", title=f"{dataset}: {classes} classes of {examples}")
+    for key in works:
+        speed, agreement = seconds[REFERENCE] / seconds[key], cosine(learners[REFERENCE], learners[key])
+        table.add_row(", ".join(key), f"{1000 * seconds[key]:.0f}", f"{speed:.2f}", f"{agreement:.4f}")
+    return table
+
+
+def step(learner: MetaLearner, batch: ClassBatch) -> None:
+    learner.zero_grad()
+    learner.accumulate_gradient(batch)
+
+
+def cosine(first: MetaLearner, second: MetaLearner) -> float:
+    """Of the two gradients as a whole."""
+    one, two = (
+        torch.cat([p.grad.flatten().double() for p in learner.parameters() if p.grad is not None])
+        for learner in (first, second)
+    )
+    return float(torch.cosine_similarity(one, two, dim=0))
+
+
+if __name__ == "__main__":
+    main()
