@@ -1,10 +1,10 @@
 """A new task with the library's own learners and with OC-MAML: time to adapt to ten normals, and to score.
 
-`python benchmarks/adaptation.py [--rounds 15] [--markdown FILE]`: one table per kind of data. All learners of a table
-run interleaved in one process on one thread, on the same examples; the median round is given, in CPU milliseconds
-(the whole protocol, 20 tasks with 20 adaptation sets of 600 queries each: CPU seconds, once). Learners are untrained:
-weights do not change the time. OC-MAML takes the paper's networks and inner steps; the own learners take their
-recipes, and plda the paper's network as well. x: how many times less than OC-MAML.
+`python benchmarks/adaptation.py [--rounds 15] [--markdown FILE]`: for some kinds of data one table each. All learners
+of a table run interleaved in one process on one thread, on the same examples; the median round is given, in CPU
+milliseconds (the whole protocol, 20 tasks with 20 adaptation sets of 600 queries each: CPU seconds, once). Learners
+are untrained: weights do not change the time. OC-MAML takes the paper's networks and inner steps; the own learners
+take their recipes, and plda the paper's network as well. x: how many times less than OC-MAML.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from rich.console import Console
 from rich.table import Table
 
 from fewone.checkpoints import ModelCard, build_learner
@@ -28,7 +27,7 @@ from fewone.evaluation.protocol import score_queries
 from fewone.experiments import Experiment, default_experiment
 from fewone.learners import MetaLearner
 from fewone.sampling import EpisodeSampler
-from pages import write_page
+from pages import present
 
 NORMALS, QUERIES, TASKS, SETS, IMAGES = 10, 600, 20, 20, 600
 AT_ONCE = 128
@@ -48,12 +47,8 @@ def main() -> None:
         compare(dataset, shape, chosen.rounds, chosen.protocol and dataset in PROTOCOLS)
         for dataset, shape in SHAPES.items()
     ]
-    for table in tables:
-        Console().print(table)
-    if chosen.markdown:
-        introduction = (__doc__ or "").split("one table per kind of data. ")[1]
-        introduction = f"Written by `python benchmarks/adaptation.py --markdown FILE`. {introduction}"
-        write_page(chosen.markdown, "A new task: the own learners beside OC-MAML", introduction, tables)
+    title = "A new task: the own learners beside OC-MAML"
+    present(tables, chosen.markdown, title, "adaptation.py", __doc__)
 
 
 def choose_experiments(dataset: str) -> dict[str, Experiment]:

@@ -19,7 +19,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from rich.console import Console
 from rich.table import Table
 
 from fewone import FewShotDetector, load
@@ -28,7 +27,7 @@ from fewone.episodes import Preparation
 from fewone.experiments.own_recipes import find_own_recipe
 from fewone.learners import LearnerSettings
 from fewone.networks import NetworkSettings
-from pages import write_page
+from pages import present
 
 LENGTH, NORMALS, WINDOWS = 128, 10, 1000
 # As a service would call it: interleaved one by one, each rival would find the cache full of the others' weights.
@@ -45,7 +44,6 @@ def main() -> None:
     parser.add_argument("--largest", type=int, default=1_000_000)
     chosen = parser.parse_args()
     torch.set_num_threads(1)
-    console = Console()
     random = np.random.default_rng(0)
     phase = random.uniform(0, 2 * np.pi, (NORMALS + WINDOWS, 1))
     values = np.sin(np.arange(LENGTH) / 4 + phase) + 0.1 * random.normal(size=(NORMALS + WINDOWS, LENGTH))
@@ -57,12 +55,7 @@ def main() -> None:
         tables.append(compare_runtimes(detectors, normals, new, chosen.rounds))
         tables.append(compare_imports(max(3, chosen.rounds // 3)))
     tables.append(measure_scaling(*next(iter(detectors.items())), normals, chosen.largest))
-    for table in tables:
-        console.print(table)
-    if chosen.markdown:
-        introduction = (__doc__ or "").split(": one table each. ")[1]
-        introduction = f"Written by `python benchmarks/detector.py --markdown FILE`. {introduction}"
-        write_page(chosen.markdown, "The detector beside its rivals", introduction, tables)
+    present(tables, chosen.markdown, "The detector beside its rivals", "detector.py", __doc__)
 
 
 def collect() -> dict[str, FewShotDetector]:

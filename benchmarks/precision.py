@@ -1,11 +1,11 @@
 """One training iteration of plda in single precision and in bfloat16, with images stored either way.
 
-`python benchmarks/precision.py [--rounds 15] [--markdown FILE]`: the recipes' networks and batches of classes, on
-random images. All variants of a table run interleaved in one process on one thread; the median round is given, in CPU
-milliseconds. x: how many times less than single precision with channels first, as the recipes train. The cosine is that
-of the variant's gradient with the one of single precision. The recipes' setting, learning.precision, follows the page
-in docs/benchmarks: single precision on a core with AVX2 alone, which has no instructions for bfloat16 and emulates it.
-Where there are some (AVX-512 BF16, AMX), measure again.
+`python benchmarks/precision.py [--rounds 15] [--markdown FILE]`: for some datasets one table each. The recipes'
+networks and batches of classes, on random images. All variants of a table run interleaved in one process on one
+thread; the median round is given, in CPU milliseconds. x: how many times less than single precision with channels
+first, as the recipes train. The cosine is that of the variant's gradient with the one of single precision. The
+recipes' setting, learning.precision, follows the page in docs/benchmarks: single precision on a core with AVX2 alone,
+which has no instructions for bfloat16 and emulates it. Where there are some (AVX-512 BF16, AMX), measure again.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from rich.console import Console
 from rich.table import Table
 
 from adaptation import NORMALS, SHAPES, build, take_turns
 from fewone.episodes import ClassBatch
 from fewone.experiments import default_experiment
 from fewone.learners import MetaLearner
-from pages import write_page
+from pages import present
 
 DATASETS = ("cifar-fs", "omniglot")
 REFERENCE = ("float32", "channels first")
@@ -36,12 +35,8 @@ def main() -> None:
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     tables = [compare(dataset, chosen.rounds) for dataset in DATASETS]
-    for table in tables:
-        Console().print(table)
-    if chosen.markdown:
-        introduction = (__doc__ or "").split("`python benchmarks/precision.py [--rounds 15] [--markdown FILE]`: t")[1]
-        introduction = f"Written by `python benchmarks/precision.py --markdown FILE`. T{introduction}"
-        write_page(chosen.markdown, "Single precision or bfloat16 in training", introduction, tables)
+    title = "Single precision or bfloat16 in training"
+    present(tables, chosen.markdown, title, "precision.py", __doc__)
 
 
 def compare(dataset: str, rounds: int) -> Table:

@@ -148,6 +148,11 @@ class Evidence:
     notices: tuple[str, ...]
     alarms: tuple[AlarmFinding, ...] = ()
 
+    @property
+    def shown(self) -> tuple[Finding, ...]:
+        """Every finding, of single datasets and of those together."""
+        return self.findings + self.joined
+
     def validation_loss(self, finding: Finding) -> float | None:
         """The lowest validation loss of the finding's trainings, mean over seeds; None where none was kept."""
         keys = {_key(row.experiment) for row in finding.rows}

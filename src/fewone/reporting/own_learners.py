@@ -19,7 +19,7 @@ def build_own_table(evidence: Evidence) -> Table:
     columns = [f"K={k}, {threshold} threshold" for k in SHOWN_K for threshold in THRESHOLDS]
     columns += [f"OC-MAML here, K={k}" for k in SHOWN_K]
     found: dict[tuple[str, Level, str], dict[tuple[int, str], list[Finding]]] = {}
-    for finding in evidence.findings + evidence.joined:
+    for finding in evidence.shown:
         if finding.learner in OWN and finding.support_cir == 0:
             row = found.setdefault((finding.dataset, finding.level, finding.settings), {})
             row.setdefault((finding.k, finding.threshold), []).append(finding)
@@ -48,7 +48,7 @@ def best_published(dataset: str, k: int) -> float | None:
 def _find_reference(evidence: Evidence, dataset: str, level: Level, k: int) -> list[Finding]:
     return [
         finding
-        for finding in evidence.findings + evidence.joined
+        for finding in evidence.shown
         if (finding.learner, finding.dataset, finding.level, finding.k) == (REFERENCE, dataset, level, k)
         and finding.threshold == "own"
         and finding.support_cir == 0

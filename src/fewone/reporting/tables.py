@@ -143,9 +143,8 @@ def judge(published: float, ours: Interval) -> Verdict:
 
 def build_dataset_tables(evidence: Evidence) -> tuple[Table, ...]:
     """One table per dataset and level: every method, its thresholds, and whether it beats the control."""
-    shown = evidence.findings + evidence.joined
-    keys = sorted({(finding.dataset, finding.level) for finding in shown})
-    return tuple(_build_dataset_table(dataset, level, shown) for dataset, level in keys)
+    keys = sorted({(finding.dataset, finding.level) for finding in evidence.shown})
+    return tuple(_build_dataset_table(dataset, level, evidence.shown) for dataset, level in keys)
 
 
 METRIC_COLUMNS = ("accuracy", "auroc", "pr_auc", "f1", "false_alarms", "misses")
