@@ -66,6 +66,21 @@ def test_random_convolution_features_are_share_of_positives_and_maximum() -> Non
     torch.testing.assert_close(features[7 + kernel], response.max())
 
 
+@pytest.mark.parametrize(("shape", "kernels"), [((1, 9), 3), ((3, 128), 20), ((2, 300), 7)])
+@pytest.mark.parametrize("number", [0, 1, 8, 21])
+def test_random_convolutions_by_products_are_those_by_convolution_with_their_gradients(
+    shape: tuple[int, ...], kernels: int, number: int
+) -> None:
+    embedding = RandomConvolution(shape, kernels).double()
+    inputs = torch.randn(number, *shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    inputs.requires_grad_()
+    fast, plain = embedding(inputs)[0], embedding.convolve(inputs)
+    torch.testing.assert_close(fast, plain)
+    (found,) = torch.autograd.grad(fast.square().sum(), inputs)
+    (expected,) = torch.autograd.grad(plain.square().sum(), inputs)
+    torch.testing.assert_close(found, expected)
+
+
 @pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning")
 @pytest.mark.parametrize(
     "settings",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -10,6 +12,8 @@ from fewone.errors import FewoneError
 from fewone.networks.support_norm import Embedding, Statistics
 
 KERNEL = 9
+PART = 8
+"""So many series at a time: their responses stay in the cache."""
 
 
 class RandomConvolution(Embedding):
@@ -51,13 +55,39 @@ class RandomConvolution(Embedding):
         self.register_buffer("biases", 2.0 * torch.rand(kernels, generator=generator) - 1.0)
 
     def forward(self, inputs: Tensor, statistics: Statistics | None = None) -> tuple[Tensor, Statistics]:
+        if torch.compiler.is_compiling():  # an exported graph knows convolutions, and no parts of a batch
+            return self.convolve(inputs), ()
+        return torch.cat([self._multiply(part) for part in torch.split(inputs, PART)]), ()
+
+    def convolve(self, inputs: Tensor) -> Tensor:
+        """The features by torch's own convolution: the plain form of `_multiply`."""
         positive, largest = [], []
-        start = 0
-        for number, dilation in enumerate(self.dilations):
-            weights: Tensor = getattr(self, f"weights_{number}")
-            bias = self.biases[start : start + len(weights)]
-            start += len(weights)
+        for dilation, weights, bias in self._groups():
             response = F.conv1d(inputs, weights, bias, dilation=dilation, padding=(KERNEL // 2) * dilation)
             positive.append((response > 0).to(inputs.dtype).mean(-1))
             largest.append(response.amax(-1))
-        return torch.cat(positive + largest, -1), ()
+        return torch.cat(positive + largest, -1)
+
+    def _multiply(self, inputs: Tensor) -> Tensor:
+        """The same as products with shifted copies of the series, three times as fast: the channels are few."""
+        number, channels, length = inputs.shape
+        reach = (KERNEL // 2) * self.dilations[-1]
+        padded = F.pad(inputs, (reach, reach))
+        positive, largest = [], []
+        for dilation, weights, bias in self._groups():
+            margin = reach - (KERNEL // 2) * dilation
+            shifted = padded[..., margin : padded.shape[-1] - margin].unfold(-1, length, dilation)
+            taps = shifted.reshape(number, channels * KERNEL, length)
+            response = torch.baddbmm(bias.unsqueeze(-1), weights.flatten(1).expand(number, -1, -1), taps)
+            largest.append(response.amax(-1))
+            # In place, so that the zeros and ones need no conversion.
+            positive.append(response.detach().clone().gt_(0.0).mean(-1))
+        return torch.cat(positive + largest, -1)
+
+    def _groups(self) -> Iterator[tuple[int, Tensor, Tensor]]:
+        """Dilation, weights (n, channels, KERNEL) and biases (n,) of the kernels of one dilation after the other."""
+        start = 0
+        for number, dilation in enumerate(self.dilations):
+            weights: Tensor = getattr(self, f"weights_{number}")
+            yield dilation, weights, self.biases[start : start + len(weights)]
+            start += len(weights)
