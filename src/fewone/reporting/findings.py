@@ -22,6 +22,7 @@ Record = TypeVar("Record", Training, Cosine)
 
 TOGETHER: dict[str, tuple[str, ...]] = {
     "cnc/A to D together": ("cnc/A", "cnc/B", "cnc/C", "cnc/D"),
+    "cnc/M02-A to D together": ("cnc/M02-A", "cnc/M02-B", "cnc/M02-C", "cnc/M02-D"),
     "mt-mnist/0 to 8 together": tuple(f"mt-mnist/{digit}" for digit in range(9)),
 }
 """Datasets whose test tasks are different ones: as one they say more than each of a few."""
