@@ -83,8 +83,12 @@ def train(
     watch: Watcher | None = None,
     transform: Transform | None = None,
     tensorboard: bool = False,
+    calibrated: bool = True,
 ) -> MetaLearner:
-    """The learner with its best weights; the folder holds the model, the training state, a log and the calibration."""
+    """The learner with its best weights; the folder holds the model, the training state, a log and the calibration.
+
+    calibrated: False leaves the calibration out, for those who ask for the learner alone.
+    """
     torch.set_num_threads(experiment.training.threads)
     card = describe(experiment, splits)
     learner = build_learner(card)
@@ -109,8 +113,9 @@ def train(
         if load_calibration(folder) is None:
             choose_dial(learner, splits.validation, sampler, experiment.seed)
             save_learner(folder, learner, card)
-            others = tuple(train_without_parts(experiment, splits, folder, watch)) if is_trained(learner) else ()
-            save_calibration(folder, calibrate_learner(experiment, splits, learner, others))
+            if calibrated:
+                others = tuple(train_without_parts(experiment, splits, folder, watch)) if is_trained(learner) else ()
+                save_calibration(folder, calibrate_learner(experiment, splits, learner, others))
     # A run that was over before has its chosen settings in the folder alone.
     return load_learner(folder)[0]
 
@@ -131,7 +136,7 @@ def train_without_parts(
         # A batch of classes holds no more of them than are left.
         classes = min(experiment.training.classes, len(rest.train))
         alone = replace(experiment, training=replace(experiment.training, leave_out=0, classes=classes))
-        learner = train(alone, rest, folder / f"{WITHOUT}{number}", watch)
+        learner = train(alone, rest, folder / f"{WITHOUT}{number}", watch, calibrated=False)
         yield HeldOut(learner, tuple(task for task in splits.train if task.unit in left))
 
 

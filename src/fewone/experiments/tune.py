@@ -82,7 +82,7 @@ def tune(
             if trial.should_prune():
                 raise optuna.TrialPruned
 
-        train(candidate, splits, runs / f"trial-{trial.number}", watch)
+        train(candidate, splits, runs / f"trial-{trial.number}", watch, calibrated=False)
         return lowest
 
     study.optimize(judge, n_trials=trials, catch=(FewoneError,))
