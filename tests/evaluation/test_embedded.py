@@ -11,8 +11,9 @@ from torch import Tensor
 
 from fewone.calibration import Calibrated, CalibrationMap, Knot
 from fewone.episodes import EvaluationPlan, Preparation, RowPool, Store, Task
-from fewone.evaluation.embedded import EmbeddedPool, embed_once
+from fewone.evaluation.embedded import EmbeddedPool, Judged, embed_once
 from fewone.evaluation.protocol import evaluate, evaluate_twice, score_episodes
+from fewone.evaluation.selection import calibrate_over_tasks
 from fewone.learners import LEARNERS, LearnerSettings, MetaLearner
 from fewone.networks import NetworkSettings
 from fewone.sampling import EpisodeSampler
@@ -73,6 +74,32 @@ def test_every_example_of_the_tasks_is_embedded_once(tasks: list[Task], monkeypa
     sampler = EpisodeSampler(4, 4)
     evaluate(judged.learner, judged.tasks, PLAN, sampler, 0)
     assert sum(seen) == 48
+
+
+@pytest.mark.parametrize(("size", "once"), [(12, True), (1000, False)])
+def test_calibration_embeds_beforehand_only_where_it_draws_more_examples_than_there_are(
+    size: int, once: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tasks of a large store would have thousands embedded for the few hundred that are drawn; the map is the same."""
+    generator = torch.Generator().manual_seed(0)
+    store = Store(torch.randint(0, 256, (2 * size, *SHAPE), generator=generator, dtype=torch.uint8))
+    first, second = (RowPool(store, torch.arange(size) + start) for start in (0, size))
+    validation = [Task("one", first, second), Task("other", second, first)]
+    learner, sampler = build("plda"), EpisodeSampler(2, 4, preparation=PREPARATION)
+    asked: list[bool] = []
+
+    def spy(learner: MetaLearner, tasks: list[Task], preparation: Preparation) -> Judged:
+        asked.append(True)
+        return embed_once(learner, tasks, preparation)
+
+    monkeypatch.setattr("fewone.evaluation.selection.embed_once", spy)
+    found = calibrate_over_tasks(learner, [], validation, sampler, seed=0).calibration.at(2)
+    assert asked == [True] * once
+    monkeypatch.setattr("fewone.evaluation.selection.count_examples", lambda tasks: 10**6 if once else 0)
+    other = calibrate_over_tasks(learner, [], validation, sampler, seed=0).calibration.at(2)
+    assert len(asked) == 1
+    assert found.threshold == pytest.approx(other.threshold, rel=1e-3, abs=1e-4)
+    assert found.slope == pytest.approx(other.slope, rel=1e-3)
 
 
 def test_what_depends_on_the_support_is_not_embedded_beforehand(tasks: list[Task]) -> None:

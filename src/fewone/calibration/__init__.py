@@ -12,7 +12,7 @@ from fewone.calibration.calibrated import (
     Tail,
     score_leaving_one_out,
 )
-from fewone.calibration.fitting import HeldOut, calibrate
+from fewone.calibration.fitting import HeldOut, calibrate, count_draws
 
 __all__ = [
     "Adapting",
@@ -23,5 +23,6 @@ __all__ = [
     "Knot",
     "Tail",
     "calibrate",
+    "count_draws",
     "score_leaving_one_out",
 ]

@@ -19,6 +19,9 @@ from fewone.sampling import EpisodeSampler
 GROUPS = (1, 2, 3, 6, 12, 24, 48)
 """The group sizes whose mean logit has quantiles of its own."""
 
+QUERIES = 50
+"""So many normals and anomalies of a task are judged for each of its supports."""
+
 
 @dataclass(frozen=True)
 class HeldOut:
@@ -45,7 +48,7 @@ def calibrate(
     sampler: EpisodeSampler,
     sizes: Sequence[int] = (1, 2, 5, 10, 20, 50),
     adaptation_sets: int = 5,
-    queries: int = 50,
+    queries: int = QUERIES,
     seed: int = 0,
     by_support: bool = True,
 ) -> CalibrationMap:
@@ -66,6 +69,18 @@ def calibrate(
     if not knots:
         raise FewoneError(f"the held-out tasks have too few normals to calibrate for K = {min(sizes)}; add examples")
     return CalibrationMap(tuple(knots))
+
+
+def count_draws(tasks: Sequence[Task], sizes: Sequence[int], adaptation_sets: int, queries: int = QUERIES) -> int:
+    """How many examples of these tasks `calibrate` looks at, each time that it does."""
+    total = 0
+    for task in tasks:
+        for k in sizes:
+            plan = _plan(task, k, adaptation_sets, queries)
+            judged = len(task.normal) if plan.normals is None else plan.normals
+            judged += len(task.anomalous) if plan.anomalies is None else plan.anomalies
+            total += adaptation_sets * (2 * k + judged)  # a support is adapted to, and judged leaving one out
+    return total
 
 
 def _room(task: Task) -> int:

@@ -71,11 +71,7 @@ def embed_once(learner: Adapting, tasks: Sequence[Task], preparation: Preparatio
     if preparation.standardize or len(stores) != 1 or not isinstance(learner, EmbedsFirst) or not learner.embeds_alone:
         return Judged(learner, tuple(tasks), preparation)
     (store,) = stores.values()
-    used = torch.zeros(len(store.values), dtype=torch.bool)
-    for task in tasks:
-        used[task.normal.rows()] = True
-        used[task.anomalous.rows()] = True
-    rows = used.nonzero().squeeze(1)
+    rows = _find_rows(tasks)
     values: Tensor | None = None
     with torch.no_grad():
         for part in torch.split(rows, BATCH):
@@ -91,6 +87,23 @@ def embed_once(learner: Adapting, tasks: Sequence[Task], preparation: Preparatio
         replace(task, normal=_move(task.normal, embedded), anomalous=_move(task.anomalous, embedded)) for task in tasks
     )
     return Judged(learner.after_embedding(), moved, Preparation())
+
+
+def count_examples(tasks: Sequence[Task]) -> int:
+    """How many examples the tasks have, each counted once however many tasks share it."""
+    stores: dict[int, list[Task]] = {}
+    for task in tasks:
+        stores.setdefault(id(task.normal.store), []).append(task)
+    return sum(len(_find_rows(sharing)) for sharing in stores.values())
+
+
+def _find_rows(tasks: Sequence[Task]) -> Tensor:
+    """The rows, in ascending order, that tasks of one store have among their normals or anomalies."""
+    used = torch.zeros(len(tasks[0].normal.store.values), dtype=torch.bool)
+    for task in tasks:
+        used[task.normal.rows()] = True
+        used[task.anomalous.rows()] = True
+    return used.nonzero().squeeze(1)
 
 
 def _move(pool: Pool, store: Store) -> Pool:

@@ -8,10 +8,10 @@ from typing import Protocol, runtime_checkable
 
 from fewone.baselines.embedded import EmbeddedShallow
 from fewone.baselines.shallow import ShallowLearner
-from fewone.calibration import Calibrated, HeldOut, calibrate
+from fewone.calibration import Calibrated, HeldOut, calibrate, count_draws
 from fewone.episodes import ClassBatch, Episodes, EvaluationPlan, Task
 from fewone.errors import FewoneError
-from fewone.evaluation.embedded import embed_once
+from fewone.evaluation.embedded import count_examples, embed_once
 from fewone.evaluation.protocol import evaluate
 from fewone.learners import MetaLearner
 from fewone.sampling import EpisodeSampler, count_normals
@@ -106,13 +106,21 @@ def calibrate_over_tasks(
     if len({task.unit for task in validation}) < ENOUGH_TASKS and not is_trained(learner):
         held_out.append(HeldOut(learner, tuple(spread(training, tasks))))
     learner.eval()
-    embedded = [embed_once(part.learner, part.tasks, sampler.preparation) for part in held_out if part.tasks]
-    held_out = [HeldOut(part.learner, part.tasks) for part in embedded]
-    sampler = replace(sampler, preparation=embedded[0].preparation) if embedded else sampler
     sizes = sizes or (sampler.support_size,)
+    held_out = [part for part in held_out if part.tasks]
+    if _draws_again(held_out, sizes, adaptation_sets):
+        embedded = [embed_once(part.learner, part.tasks, sampler.preparation) for part in held_out]
+        held_out = [HeldOut(part.learner, part.tasks) for part in embedded]
+        sampler = replace(sampler, preparation=embedded[0].preparation)
     # Leaving one out takes K adaptations for one: not where each of them is a descent.
     cheap = learner.every_k or is_shallow(learner)
     return Calibrated(learner, calibrate(held_out, sampler, sizes, adaptation_sets, seed=seed, by_support=cheap))
+
+
+def _draws_again(held_out: Sequence[HeldOut], sizes: Sequence[int], adaptation_sets: int) -> bool:
+    """Whether more examples are drawn than there are: only then does it pay to embed each of them once."""
+    drawn = sum(count_draws(part.tasks, sizes, adaptation_sets) for part in held_out)
+    return drawn > sum(count_examples(part.tasks) for part in held_out)
 
 
 def spread(tasks: Sequence[Task], count: int) -> list[Task]:
