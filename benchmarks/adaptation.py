@@ -12,9 +12,10 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from rich.table import Table
@@ -34,6 +35,7 @@ AT_ONCE = 128
 SHAPES = {"cifar-fs": (3, 32, 32), "omniglot": (1, 28, 28), "sts-smooth": (1, 128), "cnc/A": (3, 2048)}
 # Images are embedded once for a whole protocol, windows of a series are standardised by each support anew.
 PROTOCOLS = ("cifar-fs",)
+Key = TypeVar("Key", bound=Hashable)
 
 
 def main() -> None:
@@ -106,9 +108,9 @@ def compare(dataset: str, shape: tuple[int, ...], rounds: int, protocol: bool) -
     return table
 
 
-def take_turns(works: dict[tuple[str, str], Callable[[], object]], rounds: int) -> dict[tuple[str, str], float]:
+def take_turns(works: Mapping[Key, Callable[[], object]], rounds: int) -> dict[Key, float]:
     """The median CPU seconds of each; the first round warms up."""
-    found: dict[tuple[str, str], list[float]] = {key: [] for key in works}
+    found: dict[Key, list[float]] = {key: [] for key in works}
     for _ in range(rounds + 1):
         for key, work in works.items():
             started = time.process_time()

@@ -12,8 +12,8 @@ from fewone.errors import FewoneError
 from fewone.networks.support_norm import Embedding, Statistics
 
 KERNEL = 9
-PART = 8
-"""So many series at a time: their responses stay in the cache."""
+SAMPLES = 1 << 14
+"""Series of so many samples in all at a time: their responses stay in the cache."""
 
 
 class RandomConvolution(Embedding):
@@ -57,7 +57,8 @@ class RandomConvolution(Embedding):
     def forward(self, inputs: Tensor, statistics: Statistics | None = None) -> tuple[Tensor, Statistics]:
         if torch.compiler.is_compiling():  # an exported graph knows convolutions, and no parts of a batch
             return self.convolve(inputs), ()
-        return torch.cat([self._multiply(part) for part in torch.split(inputs, PART)]), ()
+        parts = torch.split(inputs, max(1, SAMPLES // inputs.shape[-1]))
+        return torch.cat([self._multiply(part) for part in parts]), ()
 
     def convolve(self, inputs: Tensor) -> Tensor:
         """The features by torch's own convolution: the plain form of `_multiply`."""
@@ -69,7 +70,7 @@ class RandomConvolution(Embedding):
         return torch.cat(positive + largest, -1)
 
     def _multiply(self, inputs: Tensor) -> Tensor:
-        """The same as products with shifted copies of the series, three times as fast: the channels are few."""
+        """The same as products with shifted copies of the series, two to three times as fast: the channels are few."""
         number, channels, length = inputs.shape
         reach = (KERNEL // 2) * self.dilations[-1]
         padded = F.pad(inputs, (reach, reach))
@@ -89,5 +90,6 @@ class RandomConvolution(Embedding):
         start = 0
         for number, dilation in enumerate(self.dilations):
             weights: Tensor = getattr(self, f"weights_{number}")
-            yield dilation, weights, self.biases[start : start + len(weights)]
+            if len(weights):  # a long series may have more dilations than there are kernels
+                yield dilation, weights, self.biases[start : start + len(weights)]
             start += len(weights)
