@@ -12,11 +12,11 @@ from rich.table import Table
 
 
 def present(tables: Sequence[Table], path: Path | None, title: str, program: str, documentation: str | None) -> None:
-    """The tables on the screen and, with a path, on a page; its introduction is what follows "one table each. "."""
+    """The tables on the screen and, with a path, on a page; its introduction follows 'one table each.' in the docs."""
     for table in tables:
         Console().print(table)
     if path is not None:
-        introduction = (documentation or "").split("one table each. ")[1]
+        introduction = (documentation or "").split("one table each.")[1]
         write_page(path, title, f"Written by `python benchmarks/{program} --markdown FILE`. {introduction}", tables)
 
 
