@@ -14,7 +14,6 @@ import statistics
 import time
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TypeVar
 
 import torch
@@ -28,7 +27,7 @@ from fewone.evaluation.protocol import score_queries
 from fewone.experiments import Experiment, default_experiment
 from fewone.learners import MetaLearner
 from fewone.sampling import EpisodeSampler
-from pages import present
+from pages import make_parser, present
 
 NORMALS, QUERIES, TASKS, SETS, IMAGES = 10, 600, 20, 20, 600
 AT_ONCE = 128
@@ -39,10 +38,8 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=15)
+    parser = make_parser(__doc__)
     parser.add_argument("--protocol", action=argparse.BooleanOptionalAction, default=True)
-    parser.add_argument("--markdown", type=Path, help="write the tables to this page as well")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     tables = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import platform
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,8 +12,16 @@ from rich.console import Console
 from rich.table import Table
 
 
+def make_parser(documentation: str | None) -> argparse.ArgumentParser:
+    """The options that benchmarks share: how many rounds, and where to write a page."""
+    parser = argparse.ArgumentParser(description=documentation)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--markdown", type=Path, help="write the tables to this page as well")
+    return parser
+
+
 def present(tables: Sequence[Table], path: Path | None, title: str, program: str, documentation: str | None) -> None:
-    """The tables on the screen and, with a path, on a page; its introduction follows 'one table each.' in the docs."""
+    """The tables on the screen and, with a path, on a page; `documentation` after 'one table each.' opens it."""
     for table in tables:
         Console().print(table)
     if path is not None:

@@ -10,10 +10,8 @@ which has no instructions for bfloat16 and emulates it. Where there are some (AV
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 from rich.table import Table
@@ -22,17 +20,14 @@ from adaptation import NORMALS, SHAPES, build, take_turns
 from fewone.episodes import ClassBatch
 from fewone.experiments import default_experiment
 from fewone.learners import MetaLearner
-from pages import present
+from pages import make_parser, present
 
 DATASETS = ("cifar-fs", "omniglot")
 REFERENCE = ("float32", "channels first")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--markdown", type=Path, help="write the tables to this page as well")
-    chosen = parser.parse_args()
+    chosen = make_parser(__doc__).parse_args()
     torch.set_num_threads(1)
     tables = [compare(dataset, chosen.rounds) for dataset in DATASETS]
     title = "Single precision or bfloat16 in training"

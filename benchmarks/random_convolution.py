@@ -8,25 +8,19 @@ milliseconds. x: how many times less than the plain form. The difference is the 
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
-
 import torch
 from rich.table import Table
 
 from adaptation import take_turns
 from fewone.networks.random_convolution import RandomConvolution
-from pages import present
+from pages import make_parser, present
 
 KERNELS = 128
 SERIES = {"milling, an iteration": (144, 3, 2048), "milling, ten runs": (60, 3, 2048), "short series": (144, 1, 128)}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--markdown", type=Path, help="write the tables to this page as well")
-    chosen = parser.parse_args()
+    chosen = make_parser(__doc__).parse_args()
     torch.set_num_threads(1)
     tables = [compare(name, *shape, chosen.rounds) for name, shape in SERIES.items()]
     present(tables, chosen.markdown, "Random convolutions as matrix products", "random_convolution.py", __doc__)
