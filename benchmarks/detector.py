@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -162,7 +163,7 @@ def compare_imports(rounds: int) -> Table:
     def run(program: str) -> None:
         subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
 
-    rivals = {name: lambda program=program: run(program) for name, program in programs.items()}  # type: ignore[misc]
+    rivals = {name: partial(run, program) for name, program in programs.items()}
     times = interleave({"python itself": lambda: run("pass"), **rivals}, rounds)
     empty = times.pop("python itself")
     table = Table(title="imports")

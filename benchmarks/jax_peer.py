@@ -79,7 +79,8 @@ def build_jax(convolve: Any, work: Workload, norm: bool, start: Gradient, episod
 
     def gradient(parameters: Arrays, data: Any) -> Arrays:
         slopes = lax.map(lambda task: jax.grad(task_loss)(parameters, task), data)
-        return jax.tree.map(lambda value: value.mean(0), slopes)
+        mean: Arrays = jax.tree.map(lambda value: value.mean(0), slopes)
+        return mean
 
     def update(parameters: Arrays, state: Any, data: Any) -> Any:
         count, first, second = state

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import torch
@@ -132,7 +133,7 @@ def build_plain(work: Workload, norm: bool, start: Gradient, episodes: Episodes)
 
     def accumulate() -> None:
         for task in range(len(episodes)):
-            values = dict(network.named_parameters())
+            values: Gradient = dict(network.named_parameters())
             for _ in range(INNER_STEPS):
                 logits = torch.func.functional_call(network, values, (episodes.support.inputs[task],))
                 loss = loss_of(logits, episodes.support.labels[task])
@@ -141,12 +142,8 @@ def build_plain(work: Workload, norm: bool, start: Gradient, episodes: Episodes)
                     name: value - INNER_RATE * slope
                     for (name, value), slope in zip(values.items(), slopes, strict=True)
                 }
-            transfer_loss(
-                lambda inputs, values=values: torch.func.functional_call(network, values, (inputs,)),
-                episodes,
-                task,
-                norm,
-            ).backward()
+            adapted = partial(torch.func.functional_call, network, values)
+            transfer_loss(adapted, episodes, task, norm).backward()  # type: ignore[no-untyped-call]
 
     return shared.peer(accumulate)
 
@@ -164,7 +161,7 @@ def build_higher(work: Workload, norm: bool, start: Gradient, episodes: Episodes
             with higher.innerloop_ctx(network, inner, copy_initial_weights=False) as (adapted, optimizer):
                 for _ in range(INNER_STEPS):
                     optimizer.step(loss_of(adapted(episodes.support.inputs[task]), episodes.support.labels[task]))
-                transfer_loss(adapted, episodes, task, norm).backward()
+                transfer_loss(adapted, episodes, task, norm).backward()  # type: ignore[no-untyped-call]
 
     return shared.peer(accumulate)
 
@@ -182,7 +179,7 @@ def build_torchopt(work: Workload, norm: bool, start: Gradient, episodes: Episod
         for task in range(len(episodes)):
             for _ in range(INNER_STEPS):
                 inner.step(loss_of(network(episodes.support.inputs[task]), episodes.support.labels[task]))
-            transfer_loss(network, episodes, task, norm).backward()
+            transfer_loss(network, episodes, task, norm).backward()  # type: ignore[no-untyped-call]
             for part, state in zip((network, inner), states, strict=True):
                 torchopt.recover_state_dict(part, state)
 

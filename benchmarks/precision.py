@@ -39,8 +39,8 @@ def compare(dataset: str, rounds: int) -> Table:
     classes, examples = recipe.training.classes, recipe.training.class_examples
     images = torch.randn(classes * examples, *shape, generator=torch.Generator().manual_seed(0))
     stored = {
-        "channels first": images.unflatten(0, (classes, examples)),
-        "channels last": images.contiguous(memory_format=torch.channels_last).unflatten(0, (classes, examples)),
+        "channels first": images.view(classes, examples, *shape),
+        "channels last": images.contiguous(memory_format=torch.channels_last).view(classes, examples, *shape),
     }
     learners: dict[tuple[str, str], MetaLearner] = {}
     works: dict[tuple[str, str], Callable[[], object]] = {}

@@ -8,8 +8,11 @@ milliseconds. x: how many times less than the plain form. The difference is the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from rich.table import Table
+from torch import Tensor
 
 from adaptation import take_turns
 from fewone.networks.random_convolution import RandomConvolution
@@ -29,7 +32,10 @@ def main() -> None:
 def compare(name: str, number: int, channels: int, length: int, rounds: int) -> Table:
     embedding = RandomConvolution((channels, length), KERNELS)
     inputs = torch.randn(number, channels, length, generator=torch.Generator().manual_seed(0))
-    works = {"convolve": lambda: embedding.convolve(inputs), "forward": lambda: embedding(inputs)[0]}
+    works: dict[str, Callable[[], Tensor]] = {
+        "convolve": lambda: embedding.convolve(inputs),
+        "forward": lambda: embedding(inputs)[0],
+    }
     with torch.no_grad():
         seconds = take_turns(works, rounds)
         difference = float((works["forward"]() - works["convolve"]()).abs().max())
