@@ -19,7 +19,7 @@ from fewone.cli import main
 from fewone.detector.loading import load
 from fewone.episodes import Preparation
 from fewone.learners import LearnerSettings
-from fewone.learners.plda import GAIN
+from fewone.learners.meta_learner import GAIN
 from fewone.networks import NetworkSettings
 
 

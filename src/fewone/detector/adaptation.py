@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from fewone.calibration import Adapting
 from fewone.episodes import NORMAL, Examples, Moments, Preparation
 from fewone.learners import LearnerSettings, MetaLearner, Scorer
-from fewone.learners.plda import GAIN, build_plda
+from fewone.learners.meta_learner import GAIN
+from fewone.learners.plda import build_plda
 from fewone.networks import NetworkSettings
 
 TABLE_WITHIN = 0.05

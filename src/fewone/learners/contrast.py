@@ -17,16 +17,12 @@ from torch import Tensor, nn
 
 from fewone.episodes import NORMAL, ClassBatch, Episodes, Examples
 from fewone.errors import FewoneError
-from fewone.learners.meta_learner import MetaLearner, Scorer, query_loss
+from fewone.learners.meta_learner import GAIN, MetaLearner, Scorer, query_loss
 from fewone.learners.settings import LearnerSettings
 from fewone.networks import Embedding, NetworkSettings, RunningNorm, build_embedding
 from fewone.networks.front_ends import LogSpectrogram
 from fewone.networks.random_convolution import RandomConvolution
 from fewone.networks.settings import build_front_end
-
-GAIN = 10.0
-"""Adam moves every number by about the rate per step; those of the head have further to go than weights, so they are
-learned in tenths."""
 
 FAR = 1e9
 """A squared distance to what is not a normal of the support: never the nearest."""

@@ -10,6 +10,10 @@ from torch import Tensor, nn
 
 from fewone.episodes import ClassBatch, Episodes, Examples
 
+GAIN = 10.0
+"""Adam moves every number by about the rate per step; those of a head beyond weights, such as thresholds and scales,
+have further to go, so they are learned in tenths."""
+
 
 class Scorer(nn.Module, ABC):
     """Adapted to T tasks: inputs (T, n, *shape) -> anomaly logits (T, n). Above 0 = anomalous.

@@ -16,15 +16,11 @@ from torch import Tensor, nn
 
 from fewone.episodes import NORMAL, ClassBatch, Episodes, Examples
 from fewone.errors import FewoneError
-from fewone.learners.meta_learner import MetaLearner, Scorer, query_loss
+from fewone.learners.meta_learner import GAIN, MetaLearner, Scorer, query_loss
 from fewone.learners.settings import LearnerSettings
 from fewone.networks import Embedding, NetworkSettings, RunningNorm, build_embedding
 
 LOG_TWO_PI = math.log(2.0 * math.pi)
-
-GAIN = 10.0
-"""Adam moves every number by about the rate per step; those of the head have further to go than weights, so they are
-learned in tenths."""
 
 
 @dataclass(frozen=True)
