@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -124,6 +126,35 @@ def finite_difference() -> Callable[[MetaLearner, Episodes], float]:
         return worst
 
     return compare
+
+
+@pytest.fixture
+def slopes_of() -> Callable[[MetaLearner, Episodes], dict[str, tuple[float, float]]]:
+    """For each parameter that has a gradient, along a random direction: its slope by the accumulated gradient, and by
+    central differences. The learner is in double precision, the episodes are made so.
+    """
+
+    def find(learner: MetaLearner, episodes: Episodes, step: float = 1e-6) -> dict[str, tuple[float, float]]:
+        episodes = replace(episodes, support=_to_double(episodes.support), query=_to_double(episodes.query))
+        learner.accumulate_gradient(episodes)
+        slopes = {}
+        for name, parameter in learner.named_parameters():
+            if parameter.grad is None or not bool((parameter.grad != 0).any()):
+                continue
+            direction = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1), dtype=parameter.dtype)
+            losses = []
+            for moved_by in (step, -step):
+                moved = copy.deepcopy(learner)
+                _move([moved.get_parameter(name)], [direction], moved_by)
+                losses.append(float(moved.accumulate_gradient(episodes)))
+            slopes[name] = float((parameter.grad * direction).sum()), (losses[0] - losses[1]) / (2 * step)
+        return slopes
+
+    return find
+
+
+def _to_double(examples: Examples) -> Examples:
+    return Examples(examples.inputs.double(), examples.labels.double(), examples.weights.double())
 
 
 def _move(parameters: list[torch.nn.Parameter], directions: list[Tensor], step: float) -> None:
