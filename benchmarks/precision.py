@@ -3,9 +3,10 @@
 `python benchmarks/precision.py [--rounds 15] [--markdown FILE]`: for some datasets one table each. The recipes'
 networks and batches of classes, on random images. All variants of a table run interleaved in one process on one
 thread; the median round is given, in CPU milliseconds. x: how many times less than single precision with channels
-first, as the recipes train. The cosine is that of the variant's gradient with the one of single precision. The
-recipes' setting, learning.precision, follows the page in docs/benchmarks: single precision on a core with AVX2 alone,
-which has no instructions for bfloat16 and emulates it. Where there are some (AVX-512 BF16, AMX), measure again.
+first, as the recipes train. The cosine is that of the variant's gradient with the one of single precision. The page
+in docs/benchmarks has the tables of two machines: a core with AVX2 alone, which has no instructions for bfloat16 and
+emulates it, and one with AVX-512 BF16, where it is faster. The recipes' setting, learning.precision, stays with single
+precision, which is never far behind; `--learning.precision bfloat16` is the option for a core that has them.
 """
 
 from __future__ import annotations
@@ -54,11 +55,17 @@ def compare(dataset: str, rounds: int) -> Table:
             learners[precision, order] = learner
             works[precision, order] = lambda learner=learner, batch=batch: step(learner, batch)  # type: ignore[misc]
     seconds = take_turns(works, rounds)
-    table = Table("", "one iteration, ms", "x", "cosine", title=f"{dataset}: {classes} classes of {examples}")
+    title = f"{dataset}: {classes} classes of {examples}, {describe_core()}"
+    table = Table("", "one iteration, ms", "x", "cosine", title=title)
     for key in works:
         speed, agreement = seconds[REFERENCE] / seconds[key], cosine(learners[REFERENCE], learners[key])
         table.add_row(", ".join(key), f"{1000 * seconds[key]:.0f}", f"{speed:.2f}", f"{agreement:.4f}")
     return table
+
+
+def describe_core() -> str:
+    """The instructions that matter here."""
+    return "AVX-512 BF16" if torch.cpu._is_avx512_bf16_supported() else torch.backends.cpu.get_cpu_capability()
 
 
 def step(learner: MetaLearner, batch: ClassBatch) -> None:
