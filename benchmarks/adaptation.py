@@ -32,6 +32,7 @@ from pages import make_parser, present
 NORMALS, QUERIES, TASKS, SETS, IMAGES = 10, 600, 20, 20, 600
 AT_ONCE = 128
 SHAPES = {"cifar-fs": (3, 32, 32), "omniglot": (1, 28, 28), "sts-smooth": (1, 128), "cnc/A": (3, 2048)}
+OWN = {"cifar-fs": ("plda",), "omniglot": ("plda",), "sts-smooth": ("contrast",), "cnc/A": ("plda", "contrast")}
 # Images are embedded once for a whole protocol, windows of a series are standardised by each support anew.
 PROTOCOLS = ("cifar-fs",)
 Key = TypeVar("Key", bound=Hashable)
@@ -54,9 +55,9 @@ def choose_experiments(dataset: str) -> dict[str, Experiment]:
     """OC-MAML first: the others are compared with it."""
     maml = default_experiment(dataset, "oc-maml", NORMALS)
     found = {"OC-MAML": maml}
-    own = "contrast" if dataset.startswith("sts") else "plda"
-    found[f"{own}, its recipe"] = default_experiment(dataset, own, NORMALS)
-    if own == "plda" and not dataset.startswith("cnc"):
+    for own in OWN[dataset]:
+        found[f"{own}, its recipe"] = default_experiment(dataset, own, NORMALS)
+    if len(SHAPES[dataset]) == 3:
         recipe = found["plda, its recipe"]
         network = replace(recipe.network, filters=maml.network.filters)
         learning = replace(recipe.learning, flip_views=False)
