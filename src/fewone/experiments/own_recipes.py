@@ -1,9 +1,10 @@
 """The recipes of the library's own learners, by kind of data.
 
-Series: front end and learner were compared on validation tasks. Images: they follow an early exploration that saw test
-figures; batches and iterations were set by their cost, and the parts confirmed on validation tasks
-(docs/benchmarks/ablation.md). Single precision: bfloat16 was measured to be twice as fast where a core has
-instructions for it and 11 times slower where not (precision.md beside it). They are frozen: nothing here changes because of a test result.
+Series: front end and learner were compared on validation tasks, on the milling data on operations left out of training
+as well (docs/benchmarks/left_out.md). Images: they follow an early exploration that saw test figures; batches and
+iterations were set by their cost, and the parts confirmed on validation tasks (ablation.md, beside the page above).
+Single precision: bfloat16 was measured to be twice as fast where a core has instructions for it and 11 times slower
+where not (precision.md). They are frozen: nothing here changes because of a test result.
 """
 
 from __future__ import annotations
