@@ -245,6 +245,14 @@ def test_a_training_judged_at_several_k_is_paid_once(tmp_path: Path) -> None:
     assert build_report(collect(tmp_path)).core_hours == pytest.approx(60 / 3600)
 
 
+def test_a_seed_that_was_judged_at_more_k_stands_with_the_other_seeds(tmp_path: Path) -> None:
+    rows = [make_row("contrast", accuracy, seed) for seed, accuracy in enumerate((0.9, 0.8))]
+    more = replace(rows[0], experiment={**rows[0].experiment, "further_k": [1, 5, 20]})
+    append(tmp_path / "a.jsonl", *rows, replace(more, origin=replace(ORIGIN, timestamp="2026-02-01T00:00:00+00:00")))
+    (finding,) = collect(tmp_path).findings
+    assert (finding.seeds, finding.summary.accuracy.mean) == (2, pytest.approx(0.85))
+
+
 def test_a_row_from_before_a_setting_existed_is_the_same_experiment(tmp_path: Path) -> None:
     newer = replace(make_row("oc-maml", 0.9), origin=replace(ORIGIN, timestamp="2026-02-01T00:00:00+00:00"))
     older = make_row("oc-maml", 0.6)

@@ -240,9 +240,7 @@ def _newest(records: Sequence[Record]) -> Iterable[Record]:
 def _gather_alarms(alarms: Sequence[tuple[Alarms, Place]]) -> Iterable[AlarmFinding]:
     groups: dict[tuple[str, int, str, float], dict[int, tuple[Alarms, Place]]] = {}
     for record, place in sorted(alarms, key=lambda item: item[0].origin.timestamp):
-        # At which other K it was judged does not make it another learner.
-        experiment = {name: value for name, value in record.experiment.items() if name != "further_k"}
-        key = (_key(experiment), record.k, record.level, record.rate)
+        key = (_key(record.experiment), record.k, record.level, record.rate)
         groups.setdefault(key, {})[record.seed] = (record, place)
     for group in groups.values():
         kept = [group[seed] for seed in sorted(group)]
@@ -264,8 +262,11 @@ SETTINGS = {"network": NetworkSettings, "learning": LearnerSettings, "training":
 
 
 def _key(experiment: dict[str, Any]) -> str:
-    """What makes two runs the same experiment: everything but the seed; settings unknown then count as left alone."""
-    return json.dumps({**_complete(experiment), "seed": None}, sort_keys=True)
+    """What makes two runs the same experiment: everything but the seed; settings unknown then count as left alone.
+
+    At which other K it was judged as well does not make it another learner.
+    """
+    return json.dumps({**_complete(experiment), "seed": None, "further_k": None}, sort_keys=True)
 
 
 def _show(value: object) -> str:
