@@ -37,9 +37,9 @@ SIZES = (2, 10)
 METRICS = ("accuracy", "auroc", "f1", "false_alarms", "misses")
 INTRODUCTION = """Each training is repeated without a part of its training operations and judged on these, the whole one
 on its validation operations; a threshold is fitted on all parts but the one that is judged. No test task is drawn.
-A classical method takes no more than scales from the training operations, which are as good as left out. Per cent, means
-over operations (of both machines, where both train; `cnc/M02` trains on M01 alone) and seeds; balanced accuracy, F1 and
-false alarms calibrated.
+A classical method takes no more than scales from the training operations, which are as good as left out. Per cent,
+means over operations (of both machines, where both train; `cnc/M02` trains on M01 alone) and seeds; balanced accuracy,
+F1 and false alarms calibrated.
 """
 
 
