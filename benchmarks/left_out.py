@@ -56,7 +56,7 @@ def hold_out(experiment: Experiment, splits: TaskSplits, folder: Path) -> list[H
 
 
 def judge(experiment: Experiment, splits: TaskSplits, parts: Sequence[HeldOut]) -> Iterator[dict[str, Any]]:
-    """Means over the units of all parts, for each K, threshold and level."""
+    """The values of the units of all parts, for each K, threshold and level."""
     for k in SIZES:
         sampler = replace(make_sampler(experiment, splits, 1.0), support_size=k)
         found: dict[tuple[Threshold, Level], list[UnitScores]] = {}

@@ -6,7 +6,7 @@ thread; the median round is given, in CPU milliseconds. x: how many times less t
 first, as the recipes train. The cosine is that of the variant's gradient with the one of single precision. The page
 in docs/benchmarks has the tables of two machines: a core with AVX2 alone, which has no instructions for bfloat16 and
 emulates it, and one with AVX-512 BF16, where it is faster. The recipes' setting, learning.precision, stays with single
-precision, which is never far behind; `--learning.precision bfloat16` is the option for a core that has them.
+precision, which loses a factor of two at most; `--learning.precision bfloat16` is the option for a core that has them.
 """
 
 from __future__ import annotations
