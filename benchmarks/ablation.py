@@ -35,7 +35,7 @@ THRESHOLDS = ("own", "calibrated")
 INTRODUCTION = """One part of `plda`'s recipe is removed at a time. Balanced accuracy at the learner's own threshold and
 calibrated, and AUROC, in per cent on VALIDATION tasks, means over the seeds (their range in brackets). Calibration is
 fitted on some validation tasks and judged on the others, in turn. CPU minutes are those of the training. The full
-recipe at its full length on CIFAR-FS is the model of seed 0 behind the test rows of `results/own.jsonl`.
+recipe at its full length on CIFAR-FS is the model of seed 0 behind the test rows of `results/own`.
 """
 
 

@@ -19,8 +19,8 @@ from typing import TypeVar
 import torch
 from rich.table import Table
 
-from fewone.checkpoints import ModelCard, build_learner
-from fewone.episodes import EvaluationPlan, Examples, Preparation, RowPool, Store, Task
+from fewone.checkpoints import ModelSpec, build_learner
+from fewone.episodes import EvaluationPlan, Examples, InputScaling, RowPool, Store, Task
 from fewone.evaluation import evaluate
 from fewone.evaluation.embedded import embed_once
 from fewone.evaluation.protocol import score_queries
@@ -66,12 +66,12 @@ def choose_experiments(dataset: str) -> dict[str, Experiment]:
 
 
 def build(experiment: Experiment, shape: tuple[int, ...]) -> MetaLearner:
-    card = ModelCard(
+    card = ModelSpec(
         experiment.algorithm,
         experiment.learning,
         experiment.network,
         shape,
-        Preparation(),
+        InputScaling(),
         support_size=NORMALS,
         seed=0,
         dataset="none",
@@ -128,7 +128,7 @@ def measure_protocol(learner: MetaLearner, shape: tuple[int, ...]) -> float:
         for mine in [index // IMAGES == one]
     )
     started = time.process_time()
-    judged = embed_once(learner, tasks, Preparation())
+    judged = embed_once(learner, tasks, InputScaling())
     sampler = EpisodeSampler(support_size=NORMALS, query_size=QUERIES, preparation=judged.preparation)
     evaluate(judged.learner, judged.tasks, EvaluationPlan(SETS, QUERIES // 2, QUERIES // 2), sampler, seed=0)
     return time.process_time() - started

@@ -23,8 +23,8 @@ import torch
 from rich.table import Table
 
 from fewone import FewShotDetector, load
-from fewone.checkpoints import ModelCard, build_learner
-from fewone.episodes import Preparation
+from fewone.checkpoints import ModelSpec, build_learner
+from fewone.episodes import InputScaling
 from fewone.experiments.own_recipes import find_own_recipe
 from fewone.learners import LearnerSettings
 from fewone.networks import NetworkSettings
@@ -73,12 +73,12 @@ def collect() -> dict[str, FewShotDetector]:
         ("plda 16-16-16", "plda", LearnerSettings(), half),
         ("OC-MAML 32-32-32", "maml", LearnerSettings(), paper),
     ):
-        card = ModelCard(
+        card = ModelSpec(
             algorithm,
             learning,
             network,
             (1, LENGTH),
-            Preparation(standardize=True),
+            InputScaling(standardize=True),
             support_size=NORMALS,
             seed=0,
             dataset="none",

@@ -23,12 +23,11 @@ from fewone.calibration import Calibrated, HeldOut, calibrate
 from fewone.datasets import load
 from fewone.episodes import TaskSplits
 from fewone.evaluation.protocol import evaluate_twice
-from fewone.evaluation.results import Level, Threshold
-from fewone.evaluation.scores import UnitScores
 from fewone.evaluation.selection import is_trained
 from fewone.experiments import Experiment, default_experiment
+from fewone.experiments.experiment import identify
 from fewone.experiments.run import THRESHOLDS, make_sampler, train, train_without_parts
-from fewone.experiments.sweep import identify
+from fewone.results import Level, Threshold, UnitScores
 from pages import write_page
 
 SEED = 1000

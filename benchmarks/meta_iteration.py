@@ -31,6 +31,7 @@ from rich.table import Table
 from fewone.episodes import Episodes, Examples, RowPool, Store, Task, generator_for
 from fewone.learners import LEARNERS, LearnerSettings, MetaLearner
 from fewone.networks import NetworkSettings
+from fewone.training.process import own_process
 from peers import Gradient, Peer, Workload, build_higher, build_plain, build_torchopt
 
 WORKLOADS = {
@@ -169,11 +170,11 @@ def measure_threads(work: Workload, norm: bool, episodes: Episodes, repeats: int
     peer, smallest = build_ours("maml", work, norm, episodes), [float("inf"), float("inf")]
     for _ in range(repeats + 1):
         for position in (0, 1):
-            torch.set_num_threads(position + 1)
+            own_process(position + 1)
             start = time.perf_counter()
             peer.iterate()
             smallest[position] = min(smallest[position], time.perf_counter() - start)
-    torch.set_num_threads(1)
+    own_process(1)
     return smallest[0], smallest[1]
 
 
@@ -334,7 +335,7 @@ def main() -> None:
     parser.add_argument("--clock", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--norm", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    torch.set_num_threads(1)
+    own_process(1)
     if options.memory:
         print_memory(options.memory, WORKLOADS[options.workloads[0]], options.norm)
         return

@@ -18,11 +18,13 @@ from PIL import Image
 
 from fewone.datasets import DATASETS, LoadOptions, load
 from fewone.datasets.sources import default_data_dirs
-from fewone.episodes import EvaluationPlan, Preparation, RowPool, Store, Task, TaskSplits
+from fewone.episodes import EvaluationPlan, InputScaling, RowPool, Store, Task, TaskSplits
 
 # A loaded machine is no reason to fail, and the same examples are tried every time.
 settings.register_profile("steady", deadline=None, derandomize=True)
 settings.load_profile("steady")
+# As the commands do: the tests share the cores, and the same number of threads gives the same bits.
+torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -138,7 +140,7 @@ def tiny_splits() -> TaskSplits:
         tuple(tasks[6:8]),
         tuple(tasks[8:]),
         (1, 16),
-        Preparation(standardize=True),
+        InputScaling(standardize=True),
         EvaluationPlan(2, 5, 5),
         fingerprint="f1",
     )

@@ -13,14 +13,14 @@ from torch import Tensor
 from fewone.calibration import (
     Calibrated,
     CalibrationMap,
+    CalibrationPoint,
     HeldOut,
-    Knot,
-    Tail,
+    NormalQuantiles,
     calibrate,
     score_leaving_one_out,
 )
 from fewone.calibration.calibrated import LEVELS, LeavingOneOut
-from fewone.calibration.tails import find_quantiles
+from fewone.calibration.quantiles import find_quantiles
 from fewone.documents import from_plain, to_plain
 from fewone.episodes import Examples, RowPool, Store, Task
 from fewone.errors import FewoneError
@@ -206,10 +206,12 @@ def test_groups_have_tighter_tails_and_recordings_stay_together() -> None:
 
 
 def test_knots_are_interpolated_over_log_k() -> None:
-    tail = (Tail(1, (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0)),)
-    other = (Tail(1, (2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0)),)
-    found = CalibrationMap((Knot(1, 1.0, 0.0, 0.0, 0.0, tail), Knot(4, 3.0, 2.0, 1.0, -1.0, other)))
-    assert found.at(2) == Knot(2, 2.0, 1.0, 0.5, -0.5, (Tail(1, (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)),))
+    tail = (NormalQuantiles(1, (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0)),)
+    other = (NormalQuantiles(1, (2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0)),)
+    low, high = CalibrationPoint(1, 1.0, 0.0, 0.0, 0.0, tail), CalibrationPoint(4, 3.0, 2.0, 1.0, -1.0, other)
+    found = CalibrationMap((low, high))
+    between = (NormalQuantiles(1, (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)),)
+    assert found.at(2) == CalibrationPoint(2, 2.0, 1.0, 0.5, -0.5, between)
     assert found.at(100).slope == 3.0
     assert found.threshold(1, 0.1) == pytest.approx(2.0)
     assert found.threshold(2, 0.05) == pytest.approx(4.0)
@@ -260,7 +262,7 @@ def test_the_map_survives_json() -> None:
 
 
 def test_supports_of_different_sizes_and_with_anomalies_are_calibrated_by_their_normals() -> None:
-    knots = (Knot(1, 1.0, 0.0, 0.0, 0.0), Knot(2, 1.0, 5.0, 0.0, 0.0))
+    knots = (CalibrationPoint(1, 1.0, 0.0, 0.0, 0.0), CalibrationPoint(2, 1.0, 5.0, 0.0, 0.0))
     support = Examples.of(torch.zeros(2, 2, 1), torch.tensor([[0.0, 0.0], [0.0, 1.0]]))
     logits = Calibrated(ValueLearner(), CalibrationMap(knots)).adapt(support)(torch.zeros(2, 1, 1))
     assert logits.flatten().tolist() == [-5.0, 0.0]
@@ -272,6 +274,6 @@ def test_mistakes_are_told() -> None:
     with pytest.raises(FewoneError, match="too few normals"):
         calibrate([HeldOut(ValueLearner(), gaussian_tasks(2, size=3))], SAMPLER, sizes=(5,))
     with pytest.raises(FewoneError, match="between 0 and 1"):
-        CalibrationMap((Knot(1, 1.0, 0.0, 0.0, 0.0),)).threshold(1, math.inf)
+        CalibrationMap((CalibrationPoint(1, 1.0, 0.0, 0.0, 0.0),)).threshold(1, math.inf)
     with pytest.raises(FewoneError, match="no knot"):
         CalibrationMap(()).at(1)

@@ -15,25 +15,25 @@ import torch
 
 from fewone import checkpoints
 from fewone.checkpoints import (
-    ModelCard,
+    ModelSpec,
+    atomic_write,
     build_learner,
     load_learner,
-    read_bundle,
+    read_checkpoint,
     save_learner,
-    write_aside,
-    write_bundle,
+    write_checkpoint,
 )
-from fewone.episodes import Examples, Preparation
+from fewone.episodes import Examples, InputScaling
 from fewone.errors import FewoneError
 from fewone.learners import LEARNERS, LearnerSettings
 from fewone.networks import NetworkSettings
 
-CARD = ModelCard(
+CARD = ModelSpec(
     algorithm="maml",
     learning=LearnerSettings(inner_steps=1),
     network=NetworkSettings(filters=(4, 4)),
     shape=(1, 16),
-    preparation=Preparation(standardize=True),
+    preparation=InputScaling(standardize=True),
     support_size=3,
     seed=1,
     dataset="tiny",
@@ -162,7 +162,7 @@ def test_weights_that_are_no_safetensors_are_refused(folder: Path) -> None:
 def test_a_full_disk_leaves_the_old_bundle_whole_and_nothing_aside(
     step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_bundle(tmp_path, "state", {"x": torch.ones(3)}, {"number": 1})
+    write_checkpoint(tmp_path, "state", {"x": torch.ones(3)}, {"number": 1})
     before = sorted(path.name for path in tmp_path.iterdir())
 
     def fail(*arguments: object, **options: object) -> None:
@@ -176,9 +176,9 @@ def test_a_full_disk_leaves_the_old_bundle_whole_and_nothing_aside(
         else:
             patch.setattr(Path, "replace", fail)
         with pytest.raises(FewoneError, match=r"No space left on device.*is whole"):
-            write_bundle(tmp_path, "state", {"x": torch.zeros(3)}, {"number": 2})
+            write_checkpoint(tmp_path, "state", {"x": torch.zeros(3)}, {"number": 2})
     assert sorted(path.name for path in tmp_path.iterdir()) == before
-    tensors, content = read_bundle(tmp_path, "state")
+    tensors, content = read_checkpoint(tmp_path, "state")
     assert torch.equal(tensors["x"], torch.ones(3))
     assert content == {"number": 1}
 
@@ -186,8 +186,8 @@ def test_a_full_disk_leaves_the_old_bundle_whole_and_nothing_aside(
 def test_a_disk_that_fills_between_weights_and_document_leaves_the_old_bundle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_bundle(tmp_path, "state", {"x": torch.ones(3)}, {"number": 1})
-    kept = write_aside
+    write_checkpoint(tmp_path, "state", {"x": torch.ones(3)}, {"number": 1})
+    kept = atomic_write
 
     def fail_on_json(path: Path, data: bytes) -> None:
         if path.suffix == ".json":
@@ -195,9 +195,9 @@ def test_a_disk_that_fills_between_weights_and_document_leaves_the_old_bundle(
         kept(path, data)
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoints, "write_aside", fail_on_json)
+        patch.setattr(checkpoints, "atomic_write", fail_on_json)
         with pytest.raises(FewoneError, match="No space left"):
-            write_bundle(tmp_path, "state", {"x": torch.zeros(3)}, {"number": 2})
-    assert read_bundle(tmp_path, "state")[1] == {"number": 1}
-    write_bundle(tmp_path, "state", {"x": torch.zeros(3)}, {"number": 3})
+            write_checkpoint(tmp_path, "state", {"x": torch.zeros(3)}, {"number": 2})
+    assert read_checkpoint(tmp_path, "state")[1] == {"number": 1}
+    write_checkpoint(tmp_path, "state", {"x": torch.zeros(3)}, {"number": 3})
     assert len(list(tmp_path.iterdir())) == 2

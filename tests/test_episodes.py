@@ -5,13 +5,12 @@ from hypothesis import strategies as st
 
 from fewone.episodes import (
     Examples,
+    InputScaling,
     Moments,
-    Preparation,
     RowPool,
     Store,
     Task,
     generator_for,
-    standardize,
 )
 
 
@@ -24,7 +23,7 @@ from fewone.episodes import (
 )
 def test_standardised_normals_have_mean_0_and_deviation_1_in_every_channel(count, channels, offset, spread, seed):
     normals = offset + spread * torch.randn(count, channels, 64, generator=generator_for(seed))
-    result = standardize(normals, normals)
+    result = Moments.of(normals).apply(normals)
     assert torch.allclose(result.mean((0, 2)), torch.zeros(channels), atol=0.02)
     assert torch.allclose(result.std((0, 2), correction=0), torch.ones(channels), atol=0.02)
 
@@ -33,7 +32,7 @@ def test_inputs_are_standardised_by_the_normals_alone():
     normals = torch.randn(2, 1, 50, generator=generator_for(0)) * 3 + 7
     queries = torch.randn(9, 1, 50, generator=generator_for(1)) * 100
     expected = (queries - normals.mean()) / normals.std(correction=0)
-    assert torch.allclose(standardize(queries, normals), expected, atol=1e-4)
+    assert torch.allclose(Moments.of(normals).apply(queries), expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("constant", [0.0, 5.0, 0.1, 1e6 / 3, -1e-3])
@@ -41,7 +40,7 @@ def test_inputs_are_standardised_by_the_normals_alone():
 def test_a_constant_channel_divides_neither_by_zero_nor_by_rounding_noise(constant, count, length):
     normals = torch.randn(count, 2, length, generator=generator_for(0))
     normals[:, 1] = constant
-    result = standardize(normals, normals)
+    result = Moments.of(normals).apply(normals)
     assert torch.isfinite(result).all()
     assert result[:, 1].abs().max() <= abs(constant) * 1e-6
 
@@ -49,9 +48,9 @@ def test_a_constant_channel_divides_neither_by_zero_nor_by_rounding_noise(consta
 def test_a_batch_of_tasks_is_standardised_as_each_task_alone():
     normals = torch.randn(4, 2, 3, 32, generator=generator_for(0)) * torch.arange(1, 5).view(4, 1, 1, 1)
     queries = torch.randn(4, 7, 3, 32, generator=generator_for(1))
-    together = standardize(queries, normals)
+    together = Moments.of(normals).apply(queries)
     for task in range(4):
-        assert torch.allclose(together[task], standardize(queries[task], normals[task]), atol=1e-6)
+        assert torch.allclose(together[task], Moments.of(normals[task]).apply(queries[task]), atol=1e-6)
 
 
 def test_images_are_standardised_over_both_axes_of_space():
@@ -70,7 +69,7 @@ def test_the_moments_of_a_task_are_those_of_all_its_normals():
 
 
 def test_preparation_makes_floats_of_bytes_and_changes_nothing_it_was_given():
-    preparation = Preparation(scale=1 / 255, shift=-0.5)
+    preparation = InputScaling(scale=1 / 255, shift=-0.5)
     values = torch.tensor([0, 51, 255], dtype=torch.uint8)
     expected = torch.tensor([-0.5, -0.3, 0.5])
     assert torch.allclose(preparation(values), expected)
@@ -79,12 +78,12 @@ def test_preparation_makes_floats_of_bytes_and_changes_nothing_it_was_given():
     assert floats.tolist() == [0.0, 51.0, 255.0]
     preparation.apply_in_place(floats)
     assert torch.allclose(floats, expected)
-    assert Preparation()(torch.zeros(2, dtype=torch.float64)).dtype == torch.float64
+    assert InputScaling()(torch.zeros(2, dtype=torch.float64)).dtype == torch.float64
 
 
 def test_preparation_refuses_scaling_before_standardisation():
     with pytest.raises(ValueError, match="meaningless"):
-        Preparation(scale=2.0, standardize=True)
+        InputScaling(scale=2.0, standardize=True)
 
 
 def test_examples_weigh_alike_and_sum_to_one_in_each_task():

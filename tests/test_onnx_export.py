@@ -8,19 +8,19 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from fewone.calibration import CalibrationMap, Knot, Tail
+from fewone.calibration import CalibrationMap, CalibrationPoint, NormalQuantiles
 from fewone.calibration.calibrated import LEVELS
-from fewone.checkpoints import ModelCard, build_learner
+from fewone.checkpoints import ModelSpec, build_learner
 from fewone.detector.few_shot_detector import FewShotDetector
-from fewone.episodes import Preparation
+from fewone.episodes import InputScaling
 from fewone.errors import FewoneError
 from fewone.learners import LEARNERS, LearnerSettings
 from fewone.networks import NetworkSettings
 from fewone.onnx_export import export_onnx
 
 
-def make_card(algorithm: str, shape: tuple[int, ...], preparation: Preparation, norm: str) -> ModelCard:
-    return ModelCard(
+def make_card(algorithm: str, shape: tuple[int, ...], preparation: InputScaling, norm: str) -> ModelSpec:
+    return ModelSpec(
         algorithm,
         LearnerSettings(inner_steps=2, dimensions=8),
         NetworkSettings(filters=(4,), norm=norm),  # type: ignore[arg-type]
@@ -49,7 +49,7 @@ def check(detector: FewShotDetector, values: np.ndarray, path: Path) -> None:
 @pytest.mark.parametrize("algorithm", sorted(LEARNERS))
 def test_onnx_runtime_gives_the_scores_of_every_learner(algorithm: str, tmp_path: Path) -> None:
     random = np.random.default_rng(0)
-    card = make_card(algorithm, (2, 16), Preparation(standardize=True), "none")
+    card = make_card(algorithm, (2, 16), InputScaling(standardize=True), "none")
     detector = FewShotDetector(build_learner(card).eval(), card=card)
     detector.fit(random.normal(3.0, 2.0, (5, 2, 16)), [1, 1, 1, 1, -1])
     check(detector, random.normal(3.0, 3.0, (11, 2, 16)).astype(np.float32), tmp_path / "out.onnx")
@@ -57,9 +57,9 @@ def test_onnx_runtime_gives_the_scores_of_every_learner(algorithm: str, tmp_path
 
 def test_pictures_batch_norm_and_calibration_are_exported_with_the_threshold(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
-    card = make_card("maml", (3, 8, 8), Preparation(1 / 255), "support")
+    card = make_card("maml", (3, 8, 8), InputScaling(1 / 255), "support")
     quantiles = tuple(np.linspace(-1.0, 1.0, len(LEVELS)).tolist())
-    calibration = CalibrationMap((Knot(5, 2.0, 0.1, 0.3, -0.2, (Tail(1, quantiles),)),))
+    calibration = CalibrationMap((CalibrationPoint(5, 2.0, 0.1, 0.3, -0.2, (NormalQuantiles(1, quantiles),)),))
     detector = FewShotDetector(build_learner(card).eval(), card=card, calibration=calibration, false_alarm_rate=0.05)
     detector.fit(random.integers(0, 256, (5, 3, 8, 8)))
     assert detector.offset_ != 0
@@ -68,7 +68,7 @@ def test_pictures_batch_norm_and_calibration_are_exported_with_the_threshold(tmp
 
 @pytest.mark.parametrize("algorithm", ["knn", "iforest"])
 def test_a_scorer_that_is_no_network_is_refused(algorithm: str, tmp_path: Path) -> None:
-    card = make_card(algorithm, (1, 8), Preparation(standardize=True), "none")
+    card = make_card(algorithm, (1, 8), InputScaling(standardize=True), "none")
     detector = FewShotDetector(build_learner(card).eval(), card=card).fit(np.random.default_rng(0).normal(size=(4, 8)))
     with pytest.raises(FewoneError, match=r"has no ONNX form|does not run it"):
         export_onnx(detector, tmp_path / "out.onnx")
@@ -77,7 +77,7 @@ def test_a_scorer_that_is_no_network_is_refused(algorithm: str, tmp_path: Path) 
 
 def test_a_place_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    card = make_card("plda", (1, 8), Preparation(standardize=True), "none")
+    card = make_card("plda", (1, 8), InputScaling(standardize=True), "none")
     detector = FewShotDetector(build_learner(card).eval(), card=card).fit(np.random.default_rng(0).normal(size=(4, 8)))
     with pytest.raises(FewoneError, match="cannot be written"):
         export_onnx(detector, tmp_path / "file" / "out.onnx")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fewone.datasets import DATASETS, load
 from fewone.datasets.leaks import gather_rows
-from fewone.episodes import EvaluationPlan, Moments, Preparation, RowPool, Store, Task, generator_for, standardize
+from fewone.episodes import EvaluationPlan, InputScaling, Moments, RowPool, Store, Task, generator_for
 from fewone.errors import FewoneError
 from fewone.sampling import ClassSampler, EpisodeSampler, count_normals, describe_rounding
 
@@ -219,7 +219,7 @@ def test_no_tasks_or_no_episodes_are_refused():
 
 def test_training_tasks_are_standardised_by_all_normals_and_new_tasks_by_their_support():
     tasks = make_tasks(2, 40, 30, shape=(2, 16))
-    sampler = EpisodeSampler(2, 10, preparation=Preparation(standardize=True))
+    sampler = EpisodeSampler(2, 10, preparation=InputScaling(standardize=True))
     values = tasks[0].normal.store.values
     training = sampler.draw(tasks, 2, generator_for(0))
     for position, task in enumerate(training.tasks):
@@ -230,15 +230,15 @@ def test_training_tasks_are_standardised_by_all_normals_and_new_tasks_by_their_s
     for batch in (by_support, evaluated):
         for position in range(2):
             support, query = (values[rows[position]] for rows in (batch.support_rows, batch.query_rows))
-            assert torch.allclose(batch.query.inputs[position], standardize(query, support), atol=1e-6)
-            assert torch.allclose(batch.support.inputs[position], standardize(support, support), atol=1e-6)
+            assert torch.allclose(batch.query.inputs[position], Moments.of(support).apply(query), atol=1e-6)
+            assert torch.allclose(batch.support.inputs[position], Moments.of(support).apply(support), atol=1e-6)
 
 
 def test_anomalies_of_the_support_take_no_part_in_standardisation():
     tasks = make_tasks(1, 40, 30)
     store = tasks[0].normal.store
     store.values[40:] += 1000.0
-    sampler = EpisodeSampler(4, 10, 0.5, Preparation(standardize=True), standardize_by="support")
+    sampler = EpisodeSampler(4, 10, 0.5, InputScaling(standardize=True), standardize_by="support")
     batch = sampler.draw(tasks, 1, generator_for(0))
     normals = batch.support.inputs[0][batch.support.labels[0] == 0]
     assert torch.allclose(normals.mean(), torch.tensor(0.0), atol=1e-5)

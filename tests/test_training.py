@@ -13,8 +13,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fewone.checkpoints import ModelCard, build_learner, load_learner, read_bundle, write_bundle
-from fewone.episodes import ClassBatch, Episodes, Examples, Preparation, TaskSplits
+from fewone.checkpoints import ModelSpec, build_learner, load_learner, read_checkpoint, write_checkpoint
+from fewone.episodes import ClassBatch, Episodes, Examples, InputScaling, TaskSplits
 from fewone.errors import FewoneError
 from fewone.learners import LearnerSettings, MetaLearner, Scorer
 from fewone.networks import NetworkSettings
@@ -23,8 +23,10 @@ from fewone.training import (
     Batches,
     Progress,
     RunFolder,
+    Select,
     TrainingSettings,
     Validator,
+    find_best,
     meta_train,
     read_cost,
     read_history,
@@ -32,12 +34,12 @@ from fewone.training import (
 from fewone.training.state import outer_rate
 
 SETTINGS = TrainingSettings(iterations=12, validate_every=5, validation_episodes=4, meta_batch=2, query_size=4)
-CARD = ModelCard(
+CARD = ModelSpec(
     algorithm="maml",
     learning=LearnerSettings(inner_steps=1, inner_rate=0.1),
     network=NetworkSettings(filters=(4,)),
     shape=(1, 16),
-    preparation=Preparation(standardize=True),
+    preparation=InputScaling(standardize=True),
     support_size=2,
     seed=1,
     dataset="tiny",
@@ -89,7 +91,7 @@ def train(
     return list(meta_train(learner, drawn, validator, settings, folder))
 
 
-def open_folder(folder: Path, settings: TrainingSettings = SETTINGS, card: ModelCard = CARD) -> RunFolder:
+def open_folder(folder: Path, settings: TrainingSettings = SETTINGS, card: ModelSpec = CARD) -> RunFolder:
     return RunFolder(folder, card, {"training": {"iterations": settings.iterations, "schedule": "constant"}}, 0.0)
 
 
@@ -114,10 +116,38 @@ def test_the_weights_of_the_lowest_validation_loss_are_kept_not_the_last(
     once = Drifting()
     train(tiny_splits, once, replace(settings, iterations=best.iteration))
     assert torch.equal(learner.weight, once.weight)
-    tensors, _ = read_bundle(tmp_path, "model")
+    tensors, _ = read_checkpoint(tmp_path, "model")
     assert torch.equal(tensors["weight"], learner.weight)
-    state, _ = read_bundle(tmp_path, "state")
+    state, _ = read_checkpoint(tmp_path, "state")
     assert state["learner.weight"] > learner.weight, "the state goes on from the last weights"
+
+
+@pytest.mark.parametrize("select", ["loss", "accuracy", "auroc", "last"])
+def test_the_weights_are_kept_by_what_is_asked_for(select: Select, tiny_splits: TaskSplits, tmp_path: Path) -> None:
+    settings = replace(SETTINGS, iterations=60, validate_every=3, optimizer="sgd", outer_rate=0.01, select=select)
+    learner = Drifting()
+    with open_folder(tmp_path, settings) as folder:
+        train(tiny_splits, learner, settings, folder)
+    history = read_history(tmp_path)
+    values = {
+        "loss": [one.loss for one in history],
+        "accuracy": [-one.accuracy for one in history],
+        "auroc": [-(one.auroc or 0) for one in history],
+        "last": [-one.iteration for one in history],
+    }[select]
+    chosen = history[values.index(min(values))]
+    assert find_best(history, select) == chosen
+    once = Drifting()
+    train(tiny_splits, once, replace(settings, iterations=chosen.iteration, select="last"))
+    assert torch.equal(learner.weight, once.weight)
+
+
+def test_every_learner_is_validated_on_the_same_number_of_queries(tiny_splits: TaskSplits) -> None:
+    few, many = EpisodeSampler(2, 2, 1.0, tiny_splits.preparation), EpisodeSampler(2, 8, 1.0, tiny_splits.preparation)
+    drawn = [Validator(tiny_splits.validation, sampler, 4, 0, queries=6)._batches for sampler in (few, many)]
+    assert all(torch.equal(a.query.inputs, b.query.inputs) for a, b in zip(*drawn, strict=True))
+    assert drawn[0][0].query.labels.shape[1] == 6
+    assert Validator(tiny_splits.validation, few, 4, 0)._batches[0].query.labels.shape[1] == 2
 
 
 def test_validation_comes_every_so_often_and_at_the_end(tiny_splits: TaskSplits) -> None:
@@ -132,11 +162,11 @@ def test_training_lowers_the_validation_loss_and_moves_every_parameter(tiny_spli
     learner = build_learner(CARD)
     before = weights(learner)
     validator = Validator(tiny_splits.validation, sampler_for(tiny_splits), 4, seed=0)
-    loss, _ = validator.validate(learner)
+    loss, _, _ = validator.validate(learner)
     train(tiny_splits, learner, settings)
-    after, accuracy = validator.validate(learner)
+    after, accuracy, auroc = validator.validate(learner)
     assert after < loss - 0.1
-    assert accuracy > 0.8
+    assert accuracy > 0.8 and auroc > 0.9
     assert not any(torch.equal(a, b) for a, b in zip(before, weights(learner), strict=True))
 
 
@@ -279,7 +309,7 @@ def test_a_loss_that_is_not_a_number_stops_the_run_says_where_and_keeps_the_last
         folder.seconds = 1e9
         train(tiny_splits, learner, replace(SETTINGS, optimizer="sgd"), folder)
     assert "iteration 8: the loss is not a finite number, on task " in str(caught.value)
-    tensors, document = read_bundle(tmp_path, "state")
+    tensors, document = read_checkpoint(tmp_path, "state")
     assert document["iteration"] == 7
     assert [item["iteration"] for item in document["history"]] == [5]
     assert all(bool(torch.isfinite(tensor).all()) for tensor in tensors.values())
@@ -305,7 +335,7 @@ def test_a_gap_in_the_data_is_blamed_on_its_task_and_the_running_averages_stay_g
         )
     assert culprit
     assert "is not a finite number, on task 3; the state after iteration" in str(caught.value)
-    tensors, _ = read_bundle(tmp_path, "state")
+    tensors, _ = read_checkpoint(tmp_path, "state")
     assert all(bool(torch.isfinite(tensor).all()) for tensor in tensors.values())
 
 
@@ -326,7 +356,7 @@ def test_a_full_disk_ends_the_run_with_its_last_checkpoint_whole(
         patch.setattr(Path, "replace", fill)
         with open_folder(tmp_path) as folder, pytest.raises(FewoneError, match="No space left on device"):
             train(tiny_splits, build_learner(CARD), SETTINGS, folder)
-    _, document = read_bundle(tmp_path, "state")
+    _, document = read_checkpoint(tmp_path, "state")
     assert document["iteration"] == 7
     load_learner(tmp_path)
     learner = build_learner(CARD)
@@ -359,18 +389,18 @@ def test_two_processes_cannot_train_into_one_folder(tmp_path: Path) -> None:
 
 def change_document(change: Callable[[dict[str, Any]], None]) -> Callable[[Path], None]:
     def apply(folder: Path) -> None:
-        tensors, content = read_bundle(folder, "state")
+        tensors, content = read_checkpoint(folder, "state")
         change(content)
-        write_bundle(folder, "state", tensors, content)
+        write_checkpoint(folder, "state", tensors, content)
 
     return apply
 
 
 def change_tensors(change: Callable[[dict[str, Tensor]], None]) -> Callable[[Path], None]:
     def apply(folder: Path) -> None:
-        tensors, content = read_bundle(folder, "state")
+        tensors, content = read_checkpoint(folder, "state")
         change(tensors)
-        write_bundle(folder, "state", tensors, content)
+        write_checkpoint(folder, "state", tensors, content)
 
     return apply
 
@@ -432,7 +462,7 @@ def test_validation_counts_both_classes_alike_and_needs_tasks(tiny_splits: TaskS
         def adapt(self, support: Examples) -> Scorer:
             return Scaled(torch.tensor(0.0))
 
-    _, accuracy = Validator(tiny_splits.validation, sampler_for(tiny_splits), 6, seed=0).validate(Normal())
-    assert accuracy == pytest.approx(0.5)
+    _, accuracy, auroc = Validator(tiny_splits.validation, sampler_for(tiny_splits), 6, seed=0).validate(Normal())
+    assert accuracy == auroc == pytest.approx(0.5)
     with pytest.raises(FewoneError, match="no validation task"):
         Validator((), sampler_for(tiny_splits), 6, seed=0)

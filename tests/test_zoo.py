@@ -10,18 +10,17 @@ import numpy as np
 import pytest
 
 import fewone.zoo_making as zoo_making_module
-from fewone.calibration import CalibrationMap, Knot, Tail
+from fewone.calibration import CalibrationMap, CalibrationPoint, NormalQuantiles
 from fewone.calibration.calibrated import LEVELS
-from fewone.checkpoints import ModelCard, build_learner, save_calibration, save_learner
+from fewone.checkpoints import ModelSpec, build_learner, save_calibration, save_learner
 from fewone.cli import main
 from fewone.detector.loading import load
-from fewone.episodes import Preparation
+from fewone.episodes import InputScaling
 from fewone.errors import FewoneError, InputError
-from fewone.evaluation.results import Level, Point, Row, Threshold, Training, append, find_origin
-from fewone.evaluation.scores import UnitScores
 from fewone.experiments import default_experiment
 from fewone.learners import LearnerSettings
 from fewone.networks import NetworkSettings
+from fewone.results import Level, Row, Threshold, Training, UnitScores, ValidationPoint, find_provenance, write_records
 from fewone.training import Validation
 from fewone.zoo import cards, find_model, fitting_models, read_models
 from fewone.zoo_making import main as zoo_making
@@ -37,7 +36,7 @@ intended_use = "tests"
 limits = "everything else"
 """
 CALIBRATION = CalibrationMap(
-    (Knot(5, 2.0, 0.1, 0.3, -0.2, (Tail(1, tuple(np.linspace(-1, 1, len(LEVELS)).tolist())),)),)
+    (CalibrationPoint(5, 2.0, 0.1, 0.3, -0.2, (NormalQuantiles(1, tuple(np.linspace(-1, 1, len(LEVELS)).tolist())),)),)
 )
 
 
@@ -47,9 +46,8 @@ EXPERIMENT = replace(default_experiment("sts-sine", "plda", 5), further_k=(2,))
 def make_row(k: int, level: Level, threshold: Threshold = "calibrated", accuracy: float = 0.9) -> Row:
     units = tuple(accuracy + change for change in (-0.02, 0.0, 0.02))
     scores = UnitScores(("a", "b", "c"), 3, units, *(6 * ((0.95, 0.96, 0.97),)))
-    origin = replace(find_origin("data", 1.0, 1.0), commit="none")
-    experiment = replace(EXPERIMENT, k=k).to_plain()
-    return Row(experiment, 0, "test", level, threshold, scores.summarize(), scores, origin)
+    provenance = replace(find_provenance("data", 1.0, 1.0), commit="none")
+    return Row(EXPERIMENT.to_plain(), provenance, k, 1.0, "test", level, threshold, scores)
 
 
 @pytest.fixture
@@ -60,24 +58,24 @@ def results(tmp_path: Path) -> Path:
     others = [
         make_row(5, "example", "own", 0.1),
         replace(make_row(5, "example", accuracy=0.2), split="validation"),
-        replace(rows[0], experiment=replace(EXPERIMENT, seed=1).to_plain(), seed=1),
-        replace(rows[0], origin=replace(rows[0].origin, fingerprint="other data")),
+        replace(rows[0], experiment=replace(EXPERIMENT, seed=1).to_plain()),
+        replace(rows[0], provenance=replace(rows[0].provenance, fingerprint="other data")),
         replace(rows[0], experiment=replace(EXPERIMENT, dataset="sts-sawtooth").to_plain()),
         # Trained with another K, not only judged with it.
         replace(rows[0], experiment=replace(EXPERIMENT, k=2, further_k=()).to_plain()),
     ]
-    append(tmp_path / "rows.jsonl", *rows, *others)
-    return tmp_path / "rows.jsonl"
+    write_records(tmp_path / "rows", *rows, *others)
+    return tmp_path / "rows"
 
 
 @pytest.fixture
 def trained(tmp_path: Path) -> Path:
-    card = ModelCard(
+    card = ModelSpec(
         "plda",
         LearnerSettings(dimensions=4, auxiliary_classes=9),
         NetworkSettings(filters=(2,)),
         (1, 16),
-        Preparation(standardize=True),
+        InputScaling(standardize=True),
         support_size=5,
         seed=0,
         dataset="made",
@@ -138,7 +136,7 @@ def test_an_error_of_shape_names_the_models_that_would_fit(zoo: Path) -> None:
 
 def test_an_unknown_name_tells_the_models_there_are(zoo: Path) -> None:
     assert find_model("tinny", zoo) is None
-    with pytest.raises(FewoneError, match="'tinny'; models: tiny"):
+    with pytest.raises(FewoneError, match="'tinny'; did you mean 'tiny'\\? models: tiny"):
         load("tinny")
 
 
@@ -226,16 +224,16 @@ def test_the_accuracies_are_those_of_the_rows_of_this_very_training(zoo: Path) -
 
 
 def test_further_rows_of_the_training_join_the_card(trained: Path, results: Path, tmp_path: Path) -> None:
-    more = tmp_path / "more.jsonl"
-    judged = replace(EXPERIMENT, k=20, further_k=(20,)).to_plain()
-    append(more, replace(make_row(20, "example", accuracy=0.97), experiment=judged))
+    more = tmp_path / "more"
+    judged = replace(EXPERIMENT, further_k=(20,)).to_plain()
+    write_records(more, replace(make_row(20, "example", accuracy=0.97), experiment=judged))
     model = make_model(trained, tmp_path / "card.toml", [results, more], tmp_path / "zoo")
     assert [one.support_size for one in cards.read_card(model).accuracy] == [2, 2, 5, 5, 20]
 
 
 def test_a_missing_row_is_named(trained: Path, tmp_path: Path) -> None:
-    rows = tmp_path / "few.jsonl"
-    append(rows, make_row(5, "example"), make_row(2, "example", "own"))
+    rows = tmp_path / "few"
+    write_records(rows, make_row(5, "example"), make_row(2, "example", "own"))
     with pytest.raises(FewoneError, match="no test row of plda on sts-sine, K = 2, seed 0, each example, calibrated"):
         make_model(trained, tmp_path / "card.toml", [rows], tmp_path / "zoo")
     assert not (tmp_path / "zoo").exists()
@@ -245,11 +243,11 @@ def test_rows_of_another_training_with_the_same_settings_are_refused(
     trained: Path, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(zoo_making_module, "read_history", lambda folder: [Validation(100, 0.5, 0.9, 1.0)])
-    origin = make_row(5, "example").origin
-    append(results, Training(EXPERIMENT.to_plain(), 0, (Point(100, 1.0, 0.4, 0.9),), origin))
+    provenance = make_row(5, "example").provenance
+    write_records(results, Training(EXPERIMENT.to_plain(), provenance, (ValidationPoint(100, 1.0, 0.4, 0.9),)))
     with pytest.raises(FewoneError, match="judged another training"):
         make_model(trained, tmp_path / "card.toml", [results], tmp_path / "zoo")
-    append(results, Training(EXPERIMENT.to_plain(), 0, (Point(100, 2.0, 0.5, 0.9),), origin))
+    write_records(results, Training(EXPERIMENT.to_plain(), provenance, (ValidationPoint(100, 2.0, 0.500004, 0.9),)))
     make_model(trained, tmp_path / "card.toml", [results], tmp_path / "zoo")
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
 from collections.abc import Mapping
 from contextlib import suppress
@@ -25,8 +24,9 @@ from torch import Tensor
 
 from fewone.calibration import CalibrationMap
 from fewone.documents import DocumentError, from_plain, nearest, to_plain
-from fewone.episodes import Preparation
+from fewone.episodes import InputScaling
 from fewone.errors import FewoneError
+from fewone.files import atomic_write as atomic_write
 from fewone.learners import LEARNERS, Builder, LearnerSettings, MetaLearner
 from fewone.networks import NetworkSettings
 
@@ -35,7 +35,7 @@ MODEL, CALIBRATION = "model", "calibration"
 
 
 @dataclass(frozen=True)
-class ModelCard:
+class ModelSpec:
     """All that is needed to build a learner again and to prepare inputs for it, and where it came from.
 
     algorithm: a name of LEARNERS or BASELINES. support_size: the K it was trained for. seed: of the first weights.
@@ -47,7 +47,7 @@ class ModelCard:
     learning: LearnerSettings
     network: NetworkSettings
     shape: tuple[int, ...]
-    preparation: Preparation
+    preparation: InputScaling
     support_size: int
     seed: int
     dataset: str
@@ -82,17 +82,17 @@ class _Weights:
     sha256: str
 
 
-def save_learner(folder: Path, learner: MetaLearner, card: ModelCard) -> None:
+def save_learner(folder: Path, learner: MetaLearner, card: ModelSpec) -> None:
     """Write the learner's weights and its card into the folder, replacing what was there in one step."""
-    write_bundle(folder, MODEL, learner.state_dict(), to_plain(card))
+    write_checkpoint(folder, MODEL, learner.state_dict(), to_plain(card))
 
 
-def load_learner(folder: Path) -> tuple[MetaLearner, ModelCard]:
+def load_learner(folder: Path) -> tuple[MetaLearner, ModelSpec]:
     """The learner of a folder, ready to adapt, and its card; anything that does not fit is refused with the reason."""
-    tensors, document = read_bundle(folder, MODEL)
+    tensors, document = read_checkpoint(folder, MODEL)
     place = folder / f"{MODEL}.json"
     try:
-        card = from_plain(ModelCard, document)
+        card = from_plain(ModelSpec, document)
     except DocumentError as fault:
         raise FewoneError(f"{place}: {fault}; the file is not one that this version of fewone wrote") from fault
     # Shapes are compared on a learner without storage: a forged card cannot make us allocate more than the file holds.
@@ -105,7 +105,7 @@ def load_learner(folder: Path) -> tuple[MetaLearner, ModelCard]:
 
 def save_calibration(folder: Path, calibration: CalibrationMap) -> None:
     """Keep the map from score to log-odds beside the learner it was measured with."""
-    write_bundle(folder, CALIBRATION, {}, to_plain(calibration))
+    write_checkpoint(folder, CALIBRATION, {}, to_plain(calibration))
 
 
 def drop_calibration(folder: Path) -> None:
@@ -118,21 +118,21 @@ def load_calibration(folder: Path) -> CalibrationMap | None:
     place = folder / f"{CALIBRATION}.json"
     if not place.exists():
         return None
-    _, document = read_bundle(folder, CALIBRATION)
+    _, document = read_checkpoint(folder, CALIBRATION)
     try:
         return from_plain(CalibrationMap, document)
     except DocumentError as fault:
         raise FewoneError(f"{place}: {fault}; the file is not one that this version of fewone wrote") from fault
 
 
-def build_learner(card: ModelCard) -> MetaLearner:
+def build_learner(card: ModelSpec) -> MetaLearner:
     """The untrained learner of a card, its first weights fixed by the seed alone."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(card.seed)
         return _build(card, None)
 
 
-def _build(card: ModelCard, place: Path | None) -> MetaLearner:
+def _build(card: ModelSpec, place: Path | None) -> MetaLearner:
     where = "" if place is None else f"{place}: "
     try:
         return find_builder(card.algorithm, where)(card.learning, card.network, card.shape)
@@ -166,7 +166,7 @@ def check_shapes(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], plac
             )
 
 
-def write_bundle(folder: Path, name: str, tensors: Mapping[str, Tensor], content: Mapping[str, Any]) -> None:
+def write_checkpoint(folder: Path, name: str, tensors: Mapping[str, Tensor], content: Mapping[str, Any]) -> None:
     """Tensors and a JSON document that belong together, replaced in one step."""
     data = save({key: tensor.detach().contiguous() for key, tensor in tensors.items()})
     digest = hashlib.sha256(data).hexdigest()
@@ -180,8 +180,8 @@ def write_bundle(folder: Path, name: str, tensors: Mapping[str, Tensor], content
     text = json.dumps(document | {"sha256": _hash_document(document)}, indent=1, allow_nan=False) + "\n"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_aside(folder / weights.file, data)
-        write_aside(folder / f"{name}.json", text.encode())
+        atomic_write(folder / weights.file, data)
+        atomic_write(folder / f"{name}.json", text.encode())
     except OSError as error:
         raise FewoneError(
             f"{folder}: cannot write {name} ({error.strerror or error}); what was written there before is whole:"
@@ -193,27 +193,7 @@ def write_bundle(folder: Path, name: str, tensors: Mapping[str, Tensor], content
                 old.unlink()
 
 
-def write_aside(path: Path, data: bytes) -> None:
-    """Write a file so that a crash leaves the old one or the new one, never half of it."""
-    aside = path.with_name(path.name + ".part")
-    try:
-        with aside.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-    except OSError:
-        with suppress(OSError):
-            aside.unlink()
-        raise
-    handle = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def read_bundle(folder: Path, name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def read_checkpoint(folder: Path, name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors and the document of a bundle, refused if a single bit of the weights is not as it was written."""
     place = folder / f"{name}.json"
     weights, content = _read_document(place)

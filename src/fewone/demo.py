@@ -13,15 +13,15 @@ from jinja2 import Environment, StrictUndefined
 from torch import Tensor
 
 from fewone.baselines import BASELINES
-from fewone.checkpoints import write_aside
 from fewone.episodes import Episodes, TaskSplits
 from fewone.evaluation.protocol import Adapting, evaluate
-from fewone.evaluation.scores import Summary
-from fewone.evaluation.selection import calibrate_over_tasks, choose_dial
+from fewone.evaluation.selection import calibrate_over_tasks, select_hyperparameter
 from fewone.experiments import default_experiment
 from fewone.experiments.experiment import Experiment
 from fewone.experiments.run import Watcher, load_splits, make_sampler, train
+from fewone.files import atomic_write
 from fewone.learners import MetaLearner
+from fewone.results.statistics import Summary
 from fewone.sampling import EpisodeSampler
 
 DATASET = "sts-context"
@@ -84,7 +84,7 @@ def demonstrate(
     with torch.no_grad():
         logits = learner.adapt(episodes.support)(episodes.query.inputs)
     shown = Demonstration(experiment, comparisons, episodes, logits)
-    write_aside(out / "index.html", render(shown).encode())
+    atomic_write(out / "index.html", render(shown).encode())
     return shown
 
 
@@ -100,7 +100,7 @@ def _compare(
     settings = default_experiment(DATASET, "oc-maml", k=K)
     for name, title in rivals.items():
         rival = BASELINES[name](settings.learning, settings.network, splits.shape)
-        choose_dial(rival, splits.validation, sampler, seed=0)
+        select_hyperparameter(rival, splits.validation, sampler, seed=0)
         own = judge(rival)
         calibrated = calibrate_over_tasks(rival, splits.train, splits.validation, sampler, seed=0)
         found.append(Comparison(title, own, judge(calibrated)))
@@ -117,16 +117,15 @@ def render(shown: Demonstration) -> str:
 
 def _draw_task(shown: Demonstration, number: int) -> str:
     """The support, then normal and anomalous queries with their scores, then all scores on one line."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
 
     support, query = shown.episodes.support[number], shown.episodes.query[number]
     logits = shown.logits[number]
     counted = query.weights > 0
-    with pyplot.rc_context({"svg.fonttype": "none", "svg.hashsalt": "fewone", "font.size": 8}):
-        figure, axes = pyplot.subplots(4, SHOWN_WINDOWS, figsize=(10, 5.4), layout="constrained")
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "fewone", "font.size": 8}):
+        figure = Figure(figsize=(10, 5.4), layout="constrained")
+        axes = figure.subplots(4, SHOWN_WINDOWS)
         for column in range(SHOWN_WINDOWS):
             _draw_window(axes[0, column], support.inputs[column], "normal, given", "tab:blue")
             for row, label, color in ((1, 0, "tab:green"), (2, 1, "tab:red")):
@@ -143,7 +142,6 @@ def _draw_task(shown: Demonstration, number: int) -> str:
         strip.set(yticks=[0, 1], yticklabels=["normal", "anomalous"], ylim=(-0.6, 1.6), xlabel="score (threshold 0)")
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None})
-        pyplot.close(figure)
     text = buffer.getvalue()
     return text[text.index("<svg") :]
 

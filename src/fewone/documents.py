@@ -83,10 +83,13 @@ def _convert(hint: Any, plain: object, base: Any, path: Path) -> Any:
     if origin is dict:
         if not isinstance(plain, Mapping):
             raise DocumentError(path, f"a table is needed, got {_show(plain)}")
-        return dict(plain)
+        return plain if type(plain) is dict else dict(plain)
     if origin is tuple:
         if not isinstance(plain, (list, tuple)):
             raise DocumentError(path, f"a list is needed, got {_show(plain)}")
+        # Long lists of one kind, such as values per unit, are checked in one go.
+        if arguments[-1] is Ellipsis and set(map(type, plain)) == {arguments[0]}:
+            return tuple(plain)
         kinds = [arguments[0]] * len(plain) if arguments[-1] is Ellipsis else list(arguments)
         if len(kinds) != len(plain):
             raise DocumentError(path, f"a list of {len(kinds)} is needed, got {_show(plain)}")

@@ -100,7 +100,7 @@ class RowPool:
 
 
 @dataclass(frozen=True)
-class Preparation:
+class InputScaling:
     """How stored values become network inputs: values * scale + shift, then, if asked, standardisation by normals."""
 
     scale: float = 1.0
@@ -145,15 +145,6 @@ class Moments:
 
     def apply(self, inputs: Tensor) -> Tensor:
         return (inputs - self.mean) / self.deviation
-
-
-def standardize(inputs: Tensor, normals: Tensor, space: int = 1) -> Tensor:
-    """Inputs without the mean and in units of the deviation of the available normals, channel by channel.
-
-    inputs (..., n, channels, *space) and normals (..., m, channels, *space). The one function for sampling,
-    detector and export.
-    """
-    return Moments.of(normals, space).apply(inputs)
 
 
 @dataclass(frozen=True)
@@ -206,7 +197,7 @@ class TaskSplits:
     validation: tuple[Task, ...]
     test: tuple[Task, ...]
     shape: tuple[int, ...]
-    preparation: Preparation
+    preparation: InputScaling
     plan: EvaluationPlan
     classes_exclude_each_other: bool = False
     smallest_query: int | None = None

@@ -13,14 +13,15 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from fewone.checkpoints import write_aside
 from fewone.detector.adaptation import adapt_together
 from fewone.detector.aligned import AlignedDetector
+from fewone.detector.envelope import Envelope, Guarded, choose_share
+from fewone.detector.estimator import check_is_fitted
 from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.errors import FewoneError
+from fewone.files import atomic_write
 
 INPUT, OUTPUTS = "values", ("score_samples", "decision_function", "label")
 TOLERANCE = 1e-5
@@ -31,11 +32,11 @@ class ExportedDetector(nn.Module):
 
     def __init__(self, detector: FewShotDetector) -> None:
         super().__init__()
-        self.adapted = detector.adapted_
+        self.guarded = detector.guarded_
         self.offset = float(detector.offset_)
 
     def forward(self, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        scores = -self.adapted(values)
+        scores = -self.guarded(values)
         decisions = scores - self.offset
         return scores, decisions, torch.where(decisions >= 0, 1, -1)
 
@@ -47,11 +48,14 @@ class ExportedAligned(nn.Module):
         """normals (K, stretches, *shape)."""
         super().__init__()
         learner, preparation = detector.stretches_[0].prepare_learner(0)
-        self.adapted = adapt_together(learner, preparation, normals.transpose(0, 1))
+        together = normals.transpose(0, 1)
+        anchors = [float(stretch.guarded_.anchors) for stretch in detector.stretches_]
+        envelope = Envelope(together, choose_share(detector.detector.false_alarm_rate))
+        self.guarded = Guarded(adapt_together(learner, preparation, together), envelope, anchors, together=True)
         self.offset = detector.offset_
 
     def forward(self, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        scores = -self.adapted(values).mean(dim=1)
+        scores = -self.guarded(values).mean(dim=1)
         decisions = scores - self.offset
         return scores, decisions, torch.where(decisions >= 0, 1, -1)
 
@@ -83,7 +87,7 @@ def export_onnx(detector: FewShotDetector | AlignedDetector, path: Path) -> floa
         raise FewoneError(f"{path}: not written: its scores differ by {difference:.1e} from the detector's")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_aside(path, data)
+        atomic_write(path, data)
     except OSError as error:
         raise FewoneError(f"{path}: cannot be written ({error.strerror}); give another place") from error
     return difference

@@ -18,9 +18,9 @@ from fewone.episodes import (
     Episodes,
     EvaluationPlan,
     Examples,
+    InputScaling,
     Moments,
     Pool,
-    Preparation,
     RowPool,
     Task,
     generator_for,
@@ -66,7 +66,7 @@ class EpisodeSampler:
     support_size: int
     query_size: int
     normal_share: float = 1.0
-    preparation: Preparation = Preparation()
+    preparation: InputScaling = InputScaling()
     standardize_by: Literal["task", "support"] = "task"
     smallest_query: int | None = None
 
@@ -262,7 +262,7 @@ class ClassSampler:
 
     classes: int
     examples: int
-    preparation: Preparation = Preparation()
+    preparation: InputScaling = InputScaling()
 
     def draw(self, tasks: Sequence[Task], generator: torch.Generator) -> ClassBatch:
         """C tasks at random, M normals of each: inputs (C, M, *shape)."""

@@ -1,6 +1,6 @@
 """A trained folder, its card and its results -> a model of the zoo.
 
-`python -m fewone.zoo_making TRAINED CARD.toml --results results/own.jsonl`. CARD.toml holds what only people know:
+`python -m fewone.zoo_making TRAINED CARD.toml --results results/own`. CARD.toml holds what only people know:
 name, title, data, licence, intended_use, limits and, for series in time, sampling_rate. Figures come from result rows.
 """
 
@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import tyro
 
 from fewone.checkpoints import (
-    ModelCard,
+    ModelSpec,
     build_learner,
     load_calibration,
     load_learner,
@@ -26,11 +26,10 @@ from fewone.checkpoints import (
 )
 from fewone.documents import DocumentError, from_plain, to_plain
 from fewone.errors import FewoneError
-from fewone.evaluation.results import Reading, Row, read
-from fewone.evaluation.scores import Interval
 from fewone.learners import MetaLearner
-from fewone.training import read_history
-from fewone.zoo import Accuracy, ZooCard, write_card
+from fewone.results import Interval, ResultSet, Row, ValidationPoint, identify_training, read_results
+from fewone.training import Validation, read_history
+from fewone.zoo import Accuracy, ModelCard, write_card
 from fewone.zoo.cards import HOME, SIZES, THRESHOLD
 
 
@@ -43,7 +42,7 @@ class Arguments:
     card: Annotated[Path, tyro.conf.Positional]
     """The TOML file that says what the model is."""
     results: tuple[Path, ...]
-    """Files of result rows; the accuracies are taken from those of this very experiment and seed."""
+    """Folders or files of results; the accuracies are taken from those of this very experiment and seed."""
     home: Path = HOME
     """The folder of the zoo."""
 
@@ -64,7 +63,7 @@ def make_model(trained: Path, description: Path, results: Sequence[Path], home: 
     return folder
 
 
-def drop_training_parts(learner: MetaLearner, card: ModelCard) -> tuple[MetaLearner, ModelCard]:
+def drop_training_parts(learner: MetaLearner, card: ModelSpec) -> tuple[MetaLearner, ModelSpec]:
     """Without the classifier of the auxiliary loss, which adapting never asks; all other weights as they are."""
     slim_card = replace(card, learning=replace(card.learning, auxiliary_classes=0))
     slim = build_learner(slim_card)
@@ -73,10 +72,10 @@ def drop_training_parts(learner: MetaLearner, card: ModelCard) -> tuple[MetaLear
     return slim.eval(), slim_card
 
 
-def find_accuracy(trained: Path, card: ModelCard, results: Sequence[Path]) -> tuple[Accuracy, ...]:
+def find_accuracy(trained: Path, card: ModelSpec, results: Sequence[Path]) -> tuple[Accuracy, ...]:
     """What the rows say of this training at every K it was judged at, each example and, if there are any, each run."""
     wanted: dict[str, Any] = json.loads(card.experiment)
-    readings = [read(path) for path in results]
+    readings = [read_results(path) for path in results]
     _check_history(trained, wanted, readings)
     rows = [row for reading in readings for row in reading.rows if _is_of(row, wanted, card.fingerprint)]
     asked = {wanted["k"], *wanted.get("further_k", ())}
@@ -84,41 +83,46 @@ def find_accuracy(trained: Path, card: ModelCard, results: Sequence[Path]) -> tu
     found = []
     for size in sorted(asked | set(SIZES)):
         for level in ("example", "run") if with_runs else ("example",):
-            fitting = [row for row in rows if row.experiment["k"] == size and row.level == level]
+            fitting = [row for row in rows if row.k == size and row.level == level]
             if fitting:
                 found.append(_summarize(size, fitting[-1]))
             elif size in asked:
                 raise FewoneError(
                     f"{', '.join(map(str, results))}: no test row of {wanted['learner']} on {wanted['dataset']},"
                     f" K = {size}, seed {wanted['seed']}, each {level}, {THRESHOLD} threshold, with the very settings"
-                    f" and data of {trained}; add it with: fewone evaluate {trained} --results FILE.jsonl"
+                    f" and data of {trained}; add it with: fewone evaluate {trained} --results FOLDER"
                 )
     return tuple(found)
 
 
 def _is_of(row: Row, wanted: dict[str, Any], fingerprint: str) -> bool:
-    """Whether a row judges this training: at its own K, or at one of the further K that the row names."""
-    found: dict[str, Any] = row.experiment
-    judged = found["k"] == wanted["k"] or found["k"] in found.get("further_k", ())
-    settings = ({key: value for key, value in one.items() if key not in ("k", "further_k")} for one in (found, wanted))
-    about = (row.split, row.threshold, row.origin.fingerprint)
-    return judged and next(settings) == next(settings) and about == ("test", THRESHOLD, fingerprint)
+    """Whether a row is of this training, at whatever K."""
+    about = (row.split, row.threshold, row.normal_share, row.provenance.fingerprint)
+    asked = ("test", THRESHOLD, wanted["test_normal_share"], fingerprint)
+    return about == asked and identify_training(row.experiment) == identify_training(wanted)
 
 
-def _check_history(trained: Path, wanted: dict[str, Any], readings: Sequence[Reading]) -> None:
+def _check_history(trained: Path, wanted: dict[str, Any], readings: Sequence[ResultSet]) -> None:
     """Refuse rows of another training with the same settings (of another machine, say): its validations differ."""
-    here = [(one.iteration, one.loss) for one in read_history(trained)]
+    here = read_history(trained)
     histories = [
-        [(point.iteration, point.loss) for point in training.history]
+        training.history
         for reading in readings
         for training in reading.trainings
-        if training.experiment == wanted
+        if identify_training(training.experiment) == identify_training(wanted)
     ]
-    if here and histories and here not in histories:
+    if here and histories and not any(_are_same(here, history) for history in histories):
         raise FewoneError(
             f"{trained}: the rows of this experiment judged another training, whose validations differ; judge this one:"
-            f" fewone evaluate {trained} --results FILE.jsonl, and give that file"
+            f" fewone evaluate {trained} --results FOLDER, and give that folder"
         )
+
+
+def _are_same(here: Sequence[Validation], history: Sequence[ValidationPoint]) -> bool:
+    """Records keep five digits."""
+    return [one.iteration for one in here] == [one.iteration for one in history] and all(
+        abs(one.loss - kept.loss) <= 1e-5 for one, kept in zip(here, history, strict=True)
+    )
 
 
 def _summarize(size: int, row: Row) -> Accuracy:
@@ -137,7 +141,7 @@ def _summarize(size: int, row: Row) -> Accuracy:
     )
 
 
-def read_description(path: Path, card: ModelCard, accuracy: Sequence[Accuracy]) -> tuple[str, ZooCard]:
+def read_description(path: Path, card: ModelSpec, accuracy: Sequence[Accuracy]) -> tuple[str, ModelCard]:
     """The model's name and card: what CARD.toml says, what the model knows of itself, what the rows say."""
     try:
         plain: dict[str, Any] = tomllib.loads(path.read_text())
@@ -159,7 +163,7 @@ def read_description(path: Path, card: ModelCard, accuracy: Sequence[Accuracy]) 
         if key in plain:
             raise FewoneError(f"{path}: {key}: is taken from the model and its result rows; remove it here")
     try:
-        return name, from_plain(ZooCard, {"sampling_rate": None, **plain, **known})
+        return name, from_plain(ModelCard, {"sampling_rate": None, **plain, **known})
     except DocumentError as error:
         raise FewoneError(f"{path}: {error}") from error
 

@@ -9,6 +9,7 @@ from sklearn.ensemble import IsolationForest as ReferenceForest
 from sklearn.neighbors import NearestNeighbors
 from sklearn.svm import OneClassSVM
 
+from fewone.baselines import BASELINES
 from fewone.baselines.isolation_forest import Forest
 from fewone.baselines.mahalanobis import Mahalanobis, fit_distance
 from fewone.baselines.nearest import NearestNormal
@@ -16,6 +17,9 @@ from fewone.baselines.one_class_svm import OneClassSvm
 from fewone.baselines.one_liners import LargestDifference, LogEnergy, LogSpectrum, TwoSided, UpperTail
 from fewone.baselines.principal_components import fit_components
 from fewone.baselines.shallow import Method
+from fewone.episodes import Examples
+from fewone.learners import LearnerSettings
+from fewone.networks import NetworkSettings
 
 
 def points(count: int, width: int, seed: int = 0) -> torch.Tensor:
@@ -143,3 +147,23 @@ def test_few_or_identical_normals_do_not_crash_and_give_finite_scores(method: Me
     assert scores.isfinite().all()
     # A normal itself is never more anomalous than a far point.
     assert (scores[: len(normals)] <= scores[len(normals) :].max() + 1e-9).all()
+
+
+def noise(count: int, length: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(count, 2, length, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize(
+    "name", ["oc-svm", "iforest", "knn", "mahalanobis", "max-diff", "energy", "log-fft-nn", "rocket-nn"]
+)
+def test_every_shallow_method_ranks_gross_anomalies_above_normals(name: str) -> None:
+    time = torch.arange(64) / 4
+    phases = torch.rand(30, 1, 1, generator=torch.Generator().manual_seed(0))
+    waves = torch.sin(time + phases).expand(30, 2, 64) + 0.05 * noise(30, 64)
+    broken = waves.clone()
+    broken[20:, :, 20:40] += 3 * noise(10, 20, seed=3)
+    learner = BASELINES[name](LearnerSettings(), NetworkSettings(kernels=64), (2, 64))
+    scores = learner.adapt(Examples.normals(waves[None, :10]))(broken[None, 10:])[0]
+    auroc = (scores[:10, None] < scores[10:]).float().mean()
+    # The forest sees the normals' principal components alone, and most of the damage is at right angles to them.
+    assert auroc >= (0.7 if name == "iforest" else 0.98)

@@ -9,8 +9,8 @@ import pytest
 
 from fewone.cli import main
 from fewone.episodes import TaskSplits
-from fewone.evaluation import read
 from fewone.experiments import run
+from fewone.results import read_results
 
 
 @pytest.fixture
@@ -27,31 +27,32 @@ def trained(tmp_path: Path, tiny_splits: TaskSplits, monkeypatch: pytest.MonkeyP
 def test_evaluate_prints_every_metric_and_adds_rows(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    results = tmp_path / "results" / "rows.jsonl"
+    results = tmp_path / "results" / "rows"
     assert main(["evaluate", str(trained), "--results", str(results)]) == 0
     said = capsys.readouterr().out
     for heading in ("accuracy (balanced)", "AUROC", "PR-AUC", "F1", "false alarms", "misses", "95 % interval"):
         assert heading in said
-    own = [row for row in read(results).rows if row.threshold == "own"]
+    own = [row for row in read_results(results).rows if row.threshold == "own"]
     assert len(own) == 1
     assert own[0].scores.units == ("task 8", "task 9")
     assert own[0].scores.episodes == 4
-    assert (own[0].experiment["learner"], own[0].experiment["k"], own[0].seed) == ("oc-maml", 2, 0)
-    assert own[0].origin.fingerprint == "f1"
+    assert (own[0].experiment["learner"], own[0].k, own[0].seed) == ("oc-maml", 2, 0)
+    assert own[0].provenance.fingerprint == "f1"
     assert f"{100 * own[0].summary.accuracy.mean:.1f}" in said
     assert main(["evaluate", str(trained), "--results", str(results)]) == 0
-    again = [row for row in read(results).rows if row.threshold == "own"]
-    assert again[0].scores == again[1].scores
+    again = [row for row in read_results(results).rows if row.threshold == "own"]
+    assert {row.scores for row in again} == {own[0].scores}
 
 
 def test_evaluate_judges_supports_with_known_anomalies_too(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    results = tmp_path / "rows.jsonl"
+    results = tmp_path / "rows"
     assert main(["evaluate", str(trained), "--normal-share", "1", "0.5", "--results", str(results)]) == 0
     assert "K=2 (50% normal)" in capsys.readouterr().out
-    one_class, balanced = (row for row in read(results).rows if row.threshold == "own")
-    assert (one_class.experiment["test_normal_share"], balanced.experiment["test_normal_share"]) == (1.0, 0.5)
+    one_class, balanced = (row for row in read_results(results).rows if row.threshold == "own")
+    assert (one_class.normal_share, balanced.normal_share) == (1.0, 0.5)
+    assert one_class.experiment == balanced.experiment, "both are of the one training"
     assert one_class.scores != balanced.scores
     assert main(["evaluate", str(trained), "--normal-share", "1.5"]) == 2
     assert "test_normal_share: 0.5 (balanced) to 1 (one-class)" in capsys.readouterr().err
@@ -73,9 +74,9 @@ def test_a_folder_without_a_model_is_an_error(tmp_path: Path, capsys: pytest.Cap
 def test_analyze_cosine_prints_the_mean_and_keeps_the_values(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    results = tmp_path / "cosines.jsonl"
+    results = tmp_path / "cosines"
     assert main(["analyze", "cosine", str(trained), "--results", str(results)]) == 0
-    (record,) = read(results).cosines
+    (record,) = read_results(results).cosines
     assert record.units == ("task 8", "task 9")
     assert f"cosine {sum(record.values) / 2:.3f} (" in capsys.readouterr().out
 
@@ -83,10 +84,10 @@ def test_analyze_cosine_prints_the_mean_and_keeps_the_values(
 def test_analyze_alarms_prints_asked_and_realised_rates_and_keeps_them(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    results = tmp_path / "alarms.jsonl"
+    results = tmp_path / "alarms"
     capsys.readouterr()
     assert main(["analyze", "alarms", str(trained), "--results", str(results)]) == 0
-    records = read(results).alarms
+    records = read_results(results).alarms
     assert [(record.k, record.level, record.rate) for record in records] == [
         (2, "example", rate) for rate in (0.1, 0.05, 0.01)
     ]
@@ -97,3 +98,12 @@ def test_analyze_alarms_prints_asked_and_realised_rates_and_keeps_them(
     (trained / "calibration.json").unlink()
     assert main(["analyze", "alarms", str(trained)]) == 2
     assert "no calibration" in capsys.readouterr().err
+
+
+def test_analyze_theory_compares_both_kinds_of_pairs(
+    trained: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    assert main(["analyze", "theory", str(trained)]) == 0
+    said = capsys.readouterr().out
+    assert "class-balanced" in said and "normals" in said and "95 % interval" in said

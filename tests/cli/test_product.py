@@ -14,18 +14,18 @@ import onnxruntime
 import pytest
 from PIL import Image
 
-from fewone.checkpoints import ModelCard, build_learner, save_learner
+from fewone.checkpoints import ModelSpec, build_learner, save_learner
 from fewone.cli import main
 from fewone.detector.loading import load
-from fewone.episodes import Preparation
+from fewone.episodes import InputScaling
 from fewone.learners import LearnerSettings
 from fewone.learners.meta_learner import GAIN
 from fewone.networks import NetworkSettings
 
 
-def write_model(folder: Path, shape: tuple[int, ...], preparation: Preparation) -> Path:
+def write_model(folder: Path, shape: tuple[int, ...], preparation: InputScaling) -> Path:
     """The Bayesian head on the values themselves: it needs no training to tell a wave from a spike."""
-    card = ModelCard(
+    card = ModelSpec(
         "plda",
         LearnerSettings(dimensions=0),
         NetworkSettings(architecture="identity"),
@@ -52,7 +52,7 @@ def noise(count: int, *shape: int) -> np.ndarray:
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    return write_model(tmp_path / "model", (2, 16), Preparation(standardize=True))
+    return write_model(tmp_path / "model", (2, 16), InputScaling(standardize=True))
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def test_score_each_window_and_json(detector: Path, tmp_path: Path, capsys: pyte
 
 
 def test_a_table_has_one_example_per_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    model = write_model(tmp_path / "model", (1, 16), Preparation(standardize=True))
+    model = write_model(tmp_path / "model", (1, 16), InputScaling(standardize=True))
     np.savetxt(tmp_path / "normals.csv", noise(8, 16), delimiter=",")
     new = noise(3, 16)
     new[2] *= 9
@@ -144,7 +144,7 @@ def test_a_table_has_one_example_per_row(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_pictures_are_examples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    model = write_model(tmp_path / "model", (1, 8, 8), Preparation(1 / 10, -10.0))
+    model = write_model(tmp_path / "model", (1, 8, 8), InputScaling(1 / 10, -10.0))
     for folder, centre in (("normals", 100), ("new", 240)):
         (tmp_path / folder).mkdir()
         for number in range(4):

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from fewone.calibration import CalibrationMap, HeldOut, calibrate
-from fewone.checkpoints import ModelCard, build_learner
+from fewone.checkpoints import ModelSpec, build_learner
 from fewone.datasets.synthetic_series import load_synthetic_series
 from fewone.detector.few_shot_detector import FewShotDetector
-from fewone.episodes import Preparation, generator_for
+from fewone.episodes import InputScaling, generator_for
 from fewone.learners import LEARNERS, LearnerSettings
 from fewone.networks import NetworkSettings
 from fewone.sampling import EpisodeSampler
@@ -22,15 +22,15 @@ from fewone.sampling import EpisodeSampler
 def make_card(
     algorithm: str,
     shape: tuple[int, ...] = (1, 32),
-    preparation: Preparation | None = None,
+    preparation: InputScaling | None = None,
     sampling_rate: float | None = None,
-) -> ModelCard:
-    return ModelCard(
+) -> ModelSpec:
+    return ModelSpec(
         algorithm=algorithm,
         learning=LearnerSettings(inner_steps=2, dimensions=8),
         network=NetworkSettings(filters=(4, 4), norm="none"),
         shape=shape,
-        preparation=Preparation(standardize=True) if preparation is None else preparation,
+        preparation=InputScaling(standardize=True) if preparation is None else preparation,
         support_size=5,
         seed=1,
         dataset="made",
@@ -68,7 +68,7 @@ def normals() -> np.ndarray:
 def _train_on_series() -> tuple[FewShotDetector, CalibrationMap]:
     splits = load_synthetic_series("sine")
     card = make_card("plda", splits.shape, splits.preparation)
-    card = ModelCard(
+    card = ModelSpec(
         **{
             **card.__dict__,
             "network": NetworkSettings(filters=(16, 16, 16), kernel=5),

@@ -18,7 +18,7 @@ from fewone.calibration import CalibrationMap, HeldOut, calibrate
 from fewone.datasets.synthetic_series import generate_task, split_series
 from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.detector.recordings import windows
-from fewone.episodes import EvaluationPlan, Examples, Preparation, standardize
+from fewone.episodes import EvaluationPlan, Examples, InputScaling, Moments
 from fewone.errors import InputError
 from fewone.sampling import EpisodeSampler
 
@@ -30,7 +30,7 @@ def test_scores_are_minus_the_logits_of_the_learner(
 ) -> None:
     detector = make_detector(any_learner).fit(normals[:5])
     inputs = torch.from_numpy(normals).float()[:, None]
-    support, query = standardize(inputs[:5], inputs[:5]), standardize(inputs, inputs[:5])
+    support, query = Moments.of(inputs[:5]).apply(inputs[:5]), Moments.of(inputs[:5]).apply(inputs)
     assert detector.learner is not None
     logits = detector.learner.adapt(Examples.normals(support[None]))(query[None])[0]
     np.testing.assert_allclose(detector.score_samples(normals), -logits.detach().numpy(), rtol=1e-5, atol=1e-6)
@@ -162,7 +162,7 @@ def test_a_calibrated_rate_is_kept_on_new_tasks_and_by_recordings(trained: Calla
     known = [generate_task("sine", generator, 60) for generator in np.random.default_rng(1).spawn(60)]
     normal, anomalous = [task.normal for task in known], [task.anomalous for task in known]
     held_out = split_series("made", normal, anomalous, (0, 60, 0), EvaluationPlan(1, None, None)).validation
-    sampler = EpisodeSampler(10, 2, 1.0, Preparation(standardize=True))
+    sampler = EpisodeSampler(10, 2, 1.0, InputScaling(standardize=True))
     calibration = calibrate([HeldOut(detector.learner, held_out)], sampler, sizes=(10,), adaptation_sets=1)
     detector.set_params(calibration=calibration, false_alarm_rate=0.1)
     single, grouped = [], []

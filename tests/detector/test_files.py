@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fewone.calibration import CalibrationMap, Knot, Tail
+from fewone.calibration import CalibrationMap, CalibrationPoint, NormalQuantiles
 from fewone.calibration.calibrated import LEVELS
 from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.detector.loading import load
@@ -26,7 +26,7 @@ from fewone.errors import FewoneError
 
 Maker = Callable[..., FewShotDetector]
 CALIBRATION = CalibrationMap(
-    (Knot(5, 2.0, 0.1, 0.3, -0.2, (Tail(1, tuple(np.linspace(-1, 1, len(LEVELS)).tolist())),)),)
+    (CalibrationPoint(5, 2.0, 0.1, 0.3, -0.2, (NormalQuantiles(1, tuple(np.linspace(-1, 1, len(LEVELS)).tolist())),)),)
 )
 SCORE = """
 import sys, numpy

@@ -11,15 +11,14 @@ import torch
 from torch import Tensor
 
 import fewone
-from fewone.calibration import Calibrated, CalibrationMap, HeldOut, Knot, Tail, calibrate
-from fewone.checkpoints import ModelCard, build_learner, save_calibration, save_learner
-from fewone.episodes import EvaluationPlan, Examples, Preparation, RowPool, Store, Task
+from fewone.calibration import Calibrated, CalibrationMap, CalibrationPoint, HeldOut, NormalQuantiles, calibrate
+from fewone.checkpoints import ModelSpec, build_learner, save_calibration, save_learner
+from fewone.episodes import EvaluationPlan, Examples, InputScaling, RowPool, Store, Task
 from fewone.errors import FewoneError
 from fewone.evaluation.alarms import UnitAlarms, measure_alarms
-from fewone.evaluation.results import Alarms, Origin, Versions, append, read
-from fewone.evaluation.scores import bootstrap
 from fewone.learners import LearnerSettings, Scorer
 from fewone.networks import NetworkSettings
+from fewone.results import Alarms, Provenance, Versions, bootstrap, read_results, write_records
 from fewone.sampling import EpisodeSampler
 
 WINDOWS, LENGTH = 3, 16
@@ -44,9 +43,9 @@ def make_recordings(count: int, seed: int = 0) -> tuple[Task, ...]:
 def test_the_shares_are_those_of_the_detector_with_the_same_rate_on_the_same_supports(
     rate: float, tmp_path: Path
 ) -> None:
-    preparation = Preparation(standardize=True)
+    preparation = InputScaling(standardize=True)
     network = NetworkSettings(filters=(4,), norm="running")
-    card = ModelCard("plda", LearnerSettings(dimensions=4), network, (1, LENGTH), preparation, 6, 1, "made", "", "{}")
+    card = ModelSpec("plda", LearnerSettings(dimensions=4), network, (1, LENGTH), preparation, 6, 1, "made", "", "{}")
     learner = build_learner(card).eval()
     sampler = EpisodeSampler(6, 2, 1.0, preparation)
     calibration = calibrate([HeldOut(learner, make_recordings(4, seed=1))], sampler, sizes=(6,), adaptation_sets=2)
@@ -89,8 +88,9 @@ class FirstValueLearner:
 
 def test_every_size_of_a_recording_has_its_own_threshold_and_every_unit_its_mean() -> None:
     """By hand: single examples against 10, recordings of two against 5."""
-    singles, pairs = (Tail(1, (10.0,) * 7), Tail(2, (5.0,) * 7))
-    learner = Calibrated(FirstValueLearner(), CalibrationMap((Knot(1, 1.0, 0.0, 0.0, 0.0, (singles, pairs)),)))
+    singles, pairs = (NormalQuantiles(1, (10.0,) * 7), NormalQuantiles(2, (5.0,) * 7))
+    point = CalibrationPoint(1, 1.0, 0.0, 0.0, 0.0, (singles, pairs))
+    learner = Calibrated(FirstValueLearner(), CalibrationMap((point,)))
     # A support; two good recordings, one of which is high on average and one in one window; two bad ones.
     values = torch.tensor([0.0, 7.0, 7.0, 0.0, 9.0, 12.0, 12.0, 4.0, 4.0])
     recordings = torch.tensor([0, 1, 1, 2, 2, 3, 3, 4, 4])
@@ -122,11 +122,11 @@ def test_a_bootstrap_over_units_is_as_wide_as_the_spread_of_means_and_stays_with
 
 
 def test_records_are_kept_beside_rows_and_read_back(tmp_path: Path) -> None:
-    origin = Origin("abc", "f00d", Versions("0", "3", "2", "2", "1"), "2026-01-01T00:00:00+00:00", 1.0, 1.0)
-    record = Alarms({"learner": "plda"}, 0, 5, "run", 0.05, ("a", "b"), (0.0, 0.1), (0.2, 0.3), origin)
-    append(tmp_path / "alarms.jsonl", record)
-    assert json.loads((tmp_path / "alarms.jsonl").read_text())["kind"] == "alarms"
-    assert read(tmp_path / "alarms.jsonl").alarms == (record,)
+    origin = Provenance("abc", "f00d", Versions("0", "3", "2", "2", "1"), "2026-01-01T00:00:00+00:00", 1.0, 1.0)
+    record = Alarms({"learner": "plda", "seed": 0}, origin, 5, "run", 0.05, ("a", "b"), (0.0, 0.1), (0.2, 0.3))
+    (path,) = write_records(tmp_path / "alarms", record)
+    assert list(json.loads(path.read_text())["alarms"][0])[:3] == ["k", "level", "rate"]
+    assert read_results(tmp_path / "alarms").alarms == (record,)
 
 
 def test_no_task_is_an_error() -> None:

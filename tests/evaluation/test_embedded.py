@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from fewone.calibration import Calibrated, CalibrationMap, Knot
-from fewone.episodes import EvaluationPlan, Preparation, RowPool, Store, Task
+from fewone.calibration import Calibrated, CalibrationMap, CalibrationPoint
+from fewone.episodes import EvaluationPlan, InputScaling, RowPool, Store, Task
 from fewone.evaluation.embedded import EmbeddedPool, Judged, embed_once
 from fewone.evaluation.protocol import evaluate, evaluate_twice, score_episodes
 from fewone.evaluation.selection import calibrate_over_tasks
@@ -19,9 +19,9 @@ from fewone.networks import NetworkSettings
 from fewone.sampling import EpisodeSampler
 
 SHAPE = (3, 8, 8)
-PREPARATION = Preparation(1 / 255, -0.5)
+PREPARATION = InputScaling(1 / 255, -0.5)
 PLAN = EvaluationPlan(3, 5, 5)
-MAP = CalibrationMap((Knot(2, 1.5, 0.1, 0.5, 0.0), Knot(4, 1.2, 0.2, 0.3, 0.1)))
+MAP = CalibrationMap((CalibrationPoint(2, 1.5, 0.1, 0.5, 0.0), CalibrationPoint(4, 1.2, 0.2, 0.3, 0.1)))
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_calibration_embeds_beforehand_only_where_it_draws_more_examples_than_th
     learner, sampler = build("plda"), EpisodeSampler(2, 4, preparation=PREPARATION)
     asked: list[bool] = []
 
-    def spy(learner: MetaLearner, tasks: list[Task], preparation: Preparation) -> Judged:
+    def spy(learner: MetaLearner, tasks: list[Task], preparation: InputScaling) -> Judged:
         asked.append(True)
         return embed_once(learner, tasks, preparation)
 
@@ -104,7 +104,7 @@ def test_calibration_embeds_beforehand_only_where_it_draws_more_examples_than_th
 
 def test_what_depends_on_the_support_is_not_embedded_beforehand(tasks: list[Task]) -> None:
     for learner, preparation in (
-        (build("plda"), Preparation(standardize=True)),
+        (build("plda"), InputScaling(standardize=True)),
         (build("maml"), PREPARATION),
         (build("protonet", "support"), PREPARATION),
         (build("metaoptnet", "support"), PREPARATION),

@@ -1,20 +1,22 @@
 """Settings and thresholds from other tasks: the best option is found, the calibrated threshold helps."""
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 from fewone.baselines import BASELINES
 from fewone.baselines.shallow import Method, RawFeatures, ShallowLearner
-from fewone.episodes import EvaluationPlan, RowPool, Store, Task, generator_for
+from fewone.episodes import Episodes, EvaluationPlan, RowPool, Store, Task, generator_for
 from fewone.errors import FewoneError
 from fewone.evaluation import evaluate
 from fewone.evaluation.selection import (
     calibrate_over_tasks,
-    choose_dial,
     is_trained,
     observe_batches,
     plan_validation,
+    select_hyperparameter,
     spread,
 )
 from fewone.learners import LearnerSettings
@@ -66,22 +68,22 @@ SAMPLER = EpisodeSampler(5, 10)
 
 def test_the_option_that_judges_validation_tasks_best_is_chosen() -> None:
     method = Ball()
-    assert choose_dial(ShallowLearner(RawFeatures(), method), make_tasks(4), SAMPLER, seed=0) == 3.0
+    assert select_hyperparameter(ShallowLearner(RawFeatures(), method), make_tasks(4), SAMPLER, seed=0) == 3.0
     assert method.radius == 3.0 and set(method.tried) == {0.1, 3.0, 50.0}
 
 
 def test_a_learner_without_a_dial_is_left_alone_and_no_task_is_an_error() -> None:
     knn = BASELINES["knn"](LearnerSettings(), NetworkSettings(), (1, 4))
-    assert choose_dial(knn, make_tasks(2), SAMPLER, seed=0) is None
+    assert select_hyperparameter(knn, make_tasks(2), SAMPLER, seed=0) is None
     control = BASELINES["no-support"](LearnerSettings(), NetworkSettings(filters=(2,)), (1, 4))
-    assert choose_dial(control, make_tasks(2), SAMPLER, seed=0) is None
+    assert select_hyperparameter(control, make_tasks(2), SAMPLER, seed=0) is None
     with pytest.raises(FewoneError, match="no validation task"):
-        choose_dial(ShallowLearner(RawFeatures(), Ball()), [], SAMPLER, seed=0)
+        select_hyperparameter(ShallowLearner(RawFeatures(), Ball()), [], SAMPLER, seed=0)
 
 
 def test_the_svms_gamma_is_one_of_the_papers_and_kept_in_the_learner() -> None:
     learner = BASELINES["oc-svm"](LearnerSettings(), NetworkSettings(), (1, 4))
-    gamma = choose_dial(learner, make_tasks(3), SAMPLER, seed=0, episodes=6)
+    gamma = select_hyperparameter(learner, make_tasks(3), SAMPLER, seed=0, episodes=6)
     assert gamma in [2.0**power for power in range(-10, 0)]
     assert learner.state_dict()["method.gamma"].item() == gamma
 
@@ -121,10 +123,12 @@ def test_training_tasks_join_the_calibration_only_where_nothing_was_trained() ->
 
 
 def test_only_learners_that_observe_are_shown_batches() -> None:
-    tasks = make_tasks(3)
-    batches = [SAMPLER.draw(tasks, 2, generator_for(0, number)) for number in range(2)]
-    svm = BASELINES["no-support"](LearnerSettings(), NetworkSettings(filters=(2,)), (1, 4))
-    observe_batches(svm, batches)
+    def refuse() -> Iterator[Episodes]:
+        raise AssertionError("a batch was drawn for a learner that observes nothing")
+        yield
+
+    control = BASELINES["no-support"](LearnerSettings(), NetworkSettings(filters=(2,)), (1, 4))
+    observe_batches(control, refuse())
     rocket = BASELINES["rocket-nn"](LearnerSettings(), NetworkSettings(kernels=8), (1, 32))
     series = [Task("t", *(RowPool(Store(torch.randn(20, 1, 32)), torch.arange(20)) for _ in range(2)))]
     observe_batches(rocket, [SAMPLER.draw(series, 1, generator_for(0))])

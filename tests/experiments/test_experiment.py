@@ -12,7 +12,7 @@ import pytest
 from fewone.datasets import DATASETS
 from fewone.documents import DocumentError
 from fewone.errors import FewoneError
-from fewone.experiments import Experiment, default_experiment, parse_experiment, read_experiment
+from fewone.experiments import default_experiment, parse_experiment, read_experiment
 from fewone.experiments.experiment import LIMITS
 from fewone.learners import LEARNERS
 
@@ -142,4 +142,15 @@ def test_toml_of_an_experiment_is_plain_toml() -> None:
     table = tomllib.loads(default_experiment("sts-sine").to_toml())
     assert table["dataset"] == "sts-sine"
     assert table["training"]["minutes"] == "none"
-    assert isinstance(default_experiment(), Experiment)
+    assert parse_experiment(table) == default_experiment("sts-sine")
+
+
+def test_a_dataset_without_a_recipe_and_a_learner_of_unknown_form_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(DATASETS, "photographs", DATASETS["cifar-fs"])
+    for learner in ("oc-maml", "plda"):
+        with pytest.raises(FewoneError, match="no recipe says how to train"):
+            default_experiment("photographs", learner)
+    monkeypatch.setitem(LEARNERS, "mine", LEARNERS["maml"])
+    with pytest.raises(FewoneError, match="whether mine has a class-balanced form"):
+        default_experiment("sts-sine", "mine")
+    assert default_experiment("sts-sine", "oc-mine").normal_share == 1.0

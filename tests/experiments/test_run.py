@@ -12,9 +12,9 @@ from fewone.calibration import CalibrationMap, HeldOut, calibrate
 from fewone.checkpoints import load_learner
 from fewone.episodes import TaskSplits
 from fewone.errors import FewoneError, FewoneWarning
-from fewone.evaluation import read
 from fewone.experiments import Experiment, default_experiment, run
 from fewone.learners import LEARNERS
+from fewone.results import read_results
 
 
 def small(learner: str, dataset: str = "sts-sawtooth") -> Experiment:
@@ -35,16 +35,16 @@ def test_every_learner_runs_from_data_to_rows_and_comes_back_from_its_folder(
     learner: str, tiny_splits: TaskSplits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run, "load", lambda *arguments: tiny_splits)
-    results = run.run(small(learner), tmp_path / "run", results=tmp_path / "rows.jsonl")
+    results = run.run(small(learner), tmp_path / "run", results=tmp_path / "rows")
     assert len(results.examples.accuracy) == 2
-    rows = [row for row in read(tmp_path / "rows.jsonl").rows if row.threshold == "own"]
-    assert rows[0].scores == results.examples
-    assert rows[0].origin.cpu_seconds > 0
-    alarms = read(tmp_path / "rows.jsonl").alarms
-    own = small(learner).algorithm in ("plda", "contrast")
+    rows = [row for row in read_results(tmp_path / "rows").rows if row.threshold == "own"]
+    assert rows[0].scores.accuracy == pytest.approx(results.examples.accuracy, abs=1e-5)
+    assert rows[0].provenance.cpu_seconds > 0
+    alarms = read_results(tmp_path / "rows").alarms
+    own = small(learner).algorithm in ("plda", "contrast", "evidence")
     assert [alarm.rate for alarm in alarms] == ([0.1, 0.05, 0.01] if own else [])
     loaded, _ = load_learner(tmp_path / "run")
-    again, _ = run.judge_on_test(small(learner), tiny_splits, loaded)
+    again, _ = run.evaluate_on_test(small(learner), tiny_splits, loaded)
     assert again.examples == results.examples
 
 
@@ -88,10 +88,10 @@ def test_oc_maml_learns_the_sawtooth_in_a_minute(tmp_path: Path) -> None:
     )
     splits = run.load_splits(experiment)
     untrained = run.build_learner(run.describe(experiment, splits)).eval()
-    before, _ = run.judge_on_test(experiment, splits, untrained)
+    before, _ = run.evaluate_on_test(experiment, splits, untrained)
     torch.manual_seed(0)
     learner = run.train(experiment, splits, tmp_path)
-    after, _ = run.judge_on_test(experiment, splits, learner, tmp_path)
+    after, _ = run.evaluate_on_test(experiment, splits, learner, tmp_path)
     assert after.examples.summarize().accuracy.mean > max(0.75, before.examples.summarize().accuracy.mean + 0.15)
 
 

@@ -1,6 +1,7 @@
 """Sweeps: done is skipped, failures are recorded, dead processes lose nothing, a cluster does each job once."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -9,15 +10,16 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fewone.cli import main
 from fewone.errors import FewoneError
-from fewone.evaluation.results import read
 from fewone.experiments import default_experiment
-from fewone.experiments.sweep import find_done, plan, sweep
+from fewone.experiments.sweep import find_done, is_done, plan, sweep
+from fewone.results import read_results
 
 QUICK = """
 [[experiments]]
@@ -50,12 +52,12 @@ def words(folder: Path, grid: Path, *more: str) -> list[str]:
 def test_what_is_done_is_skipped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     grid = write(tmp_path, QUICK)
     assert main(words(tmp_path, grid)) == 0
-    rows = read(tmp_path / "results" / "grid.jsonl").rows
+    rows = read_results(tmp_path / "results" / "grid").rows
     assert {row.experiment["learner"] for row in rows} == {"max-diff", "energy"}
     assert {row.threshold for row in rows} == {"own", "calibrated"}
     assert main(words(tmp_path, grid)) == 0
     assert "2 done, 0 to run" in capsys.readouterr().out
-    assert read(tmp_path / "results" / "grid.jsonl").rows == rows
+    assert read_results(tmp_path / "results" / "grid").rows == rows
 
 
 def test_a_job_that_fails_is_recorded_and_the_others_go_on(
@@ -64,7 +66,7 @@ def test_a_job_that_fails_is_recorded_and_the_others_go_on(
     monkeypatch.setenv("FEWONE_DATA", str(tmp_path))
     grid = write(tmp_path, QUICK + '\n[[experiments]]\ndataset = "mt-mnist/0"\nlearner = "knn"\nk = 2\n')
     assert main(words(tmp_path, grid)) == 1
-    reading = read(tmp_path / "results" / "grid.jsonl")
+    reading = read_results(tmp_path / "results" / "grid")
     assert {row.experiment["learner"] for row in reading.rows} == {"max-diff", "energy"}
     (failure,) = reading.failures
     assert failure.experiment["dataset"] == "mt-mnist/0"
@@ -74,15 +76,26 @@ def test_a_job_that_fails_is_recorded_and_the_others_go_on(
 
 def test_a_row_written_before_a_setting_existed_still_counts_as_done(tmp_path: Path) -> None:
     experiment = default_experiment("sts-sine", "max-diff", k=3)
-    list(sweep(plan([experiment], tmp_path / "runs", tmp_path / "a.jsonl")))
-    text = (tmp_path / "a.jsonl").read_text()
-    assert '"flip_views": false, ' in text or '"flip_views": false' in text
-    (tmp_path / "a.jsonl").write_text(text.replace('"ridge": 1.0, ', ""))
-    assert find_done(tmp_path / "a.jsonl") == {experiment}
+    list(sweep(plan([experiment], tmp_path / "runs", tmp_path / "a")))
+    (path,) = (tmp_path / "a").iterdir()
+    text = path.read_text()
+    assert '"leave_out":0' in text
+    path.write_text(re.sub(r',?"leave_out":0', "", text))
+    assert is_done(experiment, find_done(tmp_path / "a"))
+
+
+def test_an_experiment_is_done_once_it_was_evaluated_at_each_of_its_k(tmp_path: Path) -> None:
+    experiment = default_experiment("sts-sine", "max-diff", k=3)
+    more = replace(experiment, further_k=(2,))
+    list(sweep(plan([experiment], tmp_path / "runs", tmp_path / "a")))
+    assert plan([experiment], tmp_path / "runs", tmp_path / "a") == []
+    (job,) = plan([more], tmp_path / "runs", tmp_path / "a")
+    list(sweep([job]))
+    assert plan([experiment, more], tmp_path / "runs", tmp_path / "a") == []
 
 
 def test_an_unreachable_scheduler_is_an_error_within_seconds(tmp_path: Path) -> None:
-    jobs = plan([default_experiment("sts-sine", "max-diff", k=3)], tmp_path / "runs", tmp_path / "a.jsonl")
+    jobs = plan([default_experiment("sts-sine", "max-diff", k=3)], tmp_path / "runs", tmp_path / "a")
     started = time.monotonic()
     with pytest.raises(FewoneError, match="scheduler"):
         list(sweep(jobs, backend="dask", scheduler=f"tcp://127.0.0.1:{find_port()}"))
@@ -92,7 +105,7 @@ def test_an_unreachable_scheduler_is_an_error_within_seconds(tmp_path: Path) -> 
 def test_a_job_whose_process_dies_twice_is_given_up_and_the_others_are_done(tmp_path: Path) -> None:
     grid = write(tmp_path, LONG.format(seeds="0", iterations=10_000_000) + QUICK)
     command = [sys.executable, "-m", "fewone", *words(tmp_path, grid, "--jobs", "2")]
-    results = tmp_path / "results" / "grid.jsonl"
+    results = tmp_path / "results" / "grid"
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=quiet()) as process:
         for tries in (1, 2):
             # Only the training writes a log, so this waits for its own first and second try.
@@ -101,7 +114,7 @@ def test_a_job_whose_process_dies_twice_is_given_up_and_the_others_are_done(tmp_
             os.kill(find_tries(tmp_path, trained=True)[-1], signal.SIGKILL)
         output, _ = process.communicate(timeout=120)
     assert process.returncode == 1, output
-    reading = read(results)
+    reading = read_results(results)
     assert {row.experiment["learner"] for row in reading.rows} == {"max-diff", "energy"}
     assert "died 2 times" in reading.failures[0].error
 
@@ -117,7 +130,7 @@ def test_a_cluster_that_loses_a_worker_does_every_job_exactly_once(tmp_path: Pat
                 wait_for(lambda: len(find_tries(tmp_path)) >= 2)
                 os.killpg(first.pid, signal.SIGKILL)
                 assert process.wait(timeout=240) == 0
-    rows = read(tmp_path / "results" / "grid.jsonl").rows
+    rows = read_results(tmp_path / "results" / "grid").rows
     once = {(seed, threshold): 1 for seed in range(6) for threshold in ("own", "calibrated")}
     assert Counter((row.seed, row.threshold) for row in rows) == once
 

@@ -69,10 +69,19 @@ def make_learner() -> MakeLearner:
         filters: tuple[int, ...] = (3, 4),
         dtype: torch.dtype = torch.float64,
         seed: int = 0,
+        halving: str = "floor",
+        query_statistics: bool = False,
+        balanced_step: bool = True,
     ) -> MetaLearner:
         torch.manual_seed(seed)
-        network = NetworkSettings(filters=filters, kernel=3, norm=norm, norm_place=norm_place)
-        settings = LearnerSettings(inner_rate=rate, inner_steps=steps, learn_rates=learn_rates)
+        network = NetworkSettings(filters=filters, kernel=3, norm=norm, norm_place=norm_place, halving=halving)
+        settings = LearnerSettings(
+            inner_rate=rate,
+            inner_steps=steps,
+            learn_rates=learn_rates,
+            query_statistics=query_statistics,
+            balanced_step=balanced_step,
+        )
         learner = LEARNERS[name](settings, network, shape).to(dtype)
         generator = generator_for(seed, "parameters")
         with torch.no_grad():

@@ -13,7 +13,7 @@ from torch import Tensor
 from fewone.episodes import ClassBatch, Episodes, Examples
 from fewone.errors import FewoneError
 from fewone.learners import LEARNERS, LearnerSettings
-from fewone.learners.contrast import GAIN, Contrast, PooledDeviation, Support, nearest
+from fewone.learners.contrast import GAIN, Contrast, ContrastScorer, PooledDeviation, Support, nearest
 from fewone.networks import NetworkSettings
 
 SHAPE = (2, 32)
@@ -110,9 +110,13 @@ def test_the_logit_is_the_weighed_difference_to_the_supports_own_evidence(
 @pytest.mark.parametrize("count", [1, 2, 30])
 def test_identical_normals_give_finite_logits_and_gradients(count: int) -> None:
     learner = build()
-    logits = learner.adapt(Examples.normals(torch.ones(1, count, *SHAPE)))(
-        torch.cat([torch.ones(1, 1, *SHAPE), 100.0 * noise(1, 1, *SHAPE)], 1)
+    support, queries = (
+        torch.ones(1, count, *SHAPE),
+        torch.cat([torch.ones(1, 1, *SHAPE), 100.0 * noise(1, 1, *SHAPE)], 1),
     )
+    assert learner.adapt(Examples.normals(support))(queries).isfinite().all()
+    # As in training, where a scorer is no snapshot.
+    logits = ContrastScorer(learner, Support(*learner.describe(support), torch.ones(1, count)))(queries)
     logits.sum().backward()
     assert logits.isfinite().all()
     assert all(p.grad is None or p.grad.isfinite().all() for p in learner.parameters())

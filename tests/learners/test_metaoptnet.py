@@ -13,8 +13,10 @@ from torch import Tensor
 
 from fewone.episodes import Episodes, Examples, TaskSplits, generator_for
 from fewone.errors import FewoneError
+from fewone.evaluation.protocol import evaluate
+from fewone.evaluation.selection import plan_validation, select_hyperparameter
 from fewone.learners import LEARNERS, LearnerSettings, MetaLearner
-from fewone.learners.metaoptnet import Kernel, Machine
+from fewone.learners.metaoptnet import NUS, Kernel, Machine
 from fewone.networks import NetworkSettings
 from fewone.sampling import EpisodeSampler
 
@@ -184,3 +186,42 @@ def measure_accuracy(learner: MetaLearner, splits: TaskSplits) -> float:
 def test_settings_without_meaning_are_refused(settings: LearnerSettings) -> None:
     with pytest.raises(FewoneError, match=r"nu is|penalty is"):
         build(settings)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "cosine", "rbf"])
+def test_nu_is_chosen_on_validation_tasks_and_saved_with_the_learner(kernel: str, tiny_splits: TaskSplits) -> None:
+    learner = build(LearnerSettings(nu=0.3, kernel=kernel))  # type: ignore[arg-type]
+    sampler = EpisodeSampler(6, 8, 1.0, tiny_splits.preparation)
+    before = learner.state_dict()["share.nu"].item()
+    chosen = select_hyperparameter(learner, tiny_splits.validation, sampler, seed=0)
+    assert before == 0.3 and chosen in NUS
+
+    def judge(nu: float) -> tuple[float, float]:
+        other = build(LearnerSettings(nu=nu, kernel=kernel))  # type: ignore[arg-type]
+        plan = plan_validation(tiny_splits.validation, sampler, sets=60 // len(tiny_splits.validation))
+        found = evaluate(other, tiny_splits.validation, plan, sampler, 0).examples.summarize()
+        return found.accuracy.mean, found.auroc.mean
+
+    assert judge(chosen) == max(map(judge, NUS))
+    again = build(LearnerSettings(nu=0.3, kernel=kernel))  # type: ignore[arg-type]
+    again.load_state_dict(learner.state_dict())
+    episodes = draw_episodes(tiny_splits)
+    scores = learner.adapt(episodes.support)(episodes.query.inputs)
+    torch.testing.assert_close(again.adapt(episodes.support)(episodes.query.inputs), scores)
+
+
+def test_the_cosine_kernel_does_not_see_how_large_a_feature_is() -> None:
+    features = draw_features(2, 5)
+    sizes = torch.rand(2, 5, 1, generator=torch.Generator().manual_seed(2), dtype=torch.float64) + 0.5
+    torch.testing.assert_close(Kernel("cosine")(features * sizes, features), Kernel("cosine")(features, features))
+    torch.testing.assert_close(
+        Kernel("cosine")(features, features).diagonal(dim1=1, dim2=2), torch.ones_like(sizes[..., 0])
+    )
+
+
+def test_a_narrow_resnet12_serves_as_embedding() -> None:
+    network = NetworkSettings(architecture="resnet12", filters=(4, 8, 8, 16), norm="running")
+    learner = LEARNERS["metaoptnet"](LearnerSettings(kernel="cosine"), network, (3, 32, 32))
+    assert sum(parameter.numel() for parameter in learner.parameters()) < 20_000
+    support = Examples.of(torch.randn(2, 4, 3, 32, 32), torch.zeros(2, 4))
+    assert learner.adapt(support)(torch.randn(2, 3, 3, 32, 32)).shape == (2, 3)

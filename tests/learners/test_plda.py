@@ -12,7 +12,7 @@ from torch.distributions import MultivariateNormal
 from fewone.episodes import ClassBatch, Episodes, Examples
 from fewone.errors import FewoneError
 from fewone.learners import LEARNERS, LearnerSettings
-from fewone.learners.plda import GAIN, Gaussian, Plda, predict, spread_sizes
+from fewone.learners.plda import GAIN, Gaussian, Plda, PosteriorScorer, predict, spread_sizes
 from fewone.networks import NetworkSettings
 
 SHAPE = (1, 16)
@@ -94,7 +94,10 @@ def test_identical_support_points_and_far_queries_give_finite_logits_and_gradien
         learner.within_logit.fill_(-40.0)
     support = torch.ones(1, count, *SHAPE)
     queries = torch.cat([torch.ones(1, 1, *SHAPE), 1e3 * torch.ones(1, 1, *SHAPE)], 1)
-    logits = learner.adapt(Examples.normals(support))(queries)
+    assert learner.adapt(Examples.normals(support))(queries).isfinite().all()
+    # As in training, where a scorer is no snapshot.
+    normal = torch.ones(1, count)
+    logits = PosteriorScorer(learner, learner.embed(support), normal, 1.0 - normal).score(learner.embed(queries))
     logits.sum().backward()
     assert logits.isfinite().all()
     assert all(p.grad is None or p.grad.isfinite().all() for p in learner.parameters())
@@ -122,10 +125,15 @@ def test_a_known_anomaly_raises_its_like_and_leaves_the_rest() -> None:
 
 
 def test_support_without_normals_scores_by_the_prior() -> None:
-    learner = build()
-    support = torch.randn(1, 2, *SHAPE, generator=torch.Generator().manual_seed(0))
-    scorer = learner.adapt(Examples.of(support, torch.ones(1, 2)))
-    assert scorer(support).isfinite().all()
+    """No normal known: p(q | normal) is that of any class, so only the known anomalies speak, each for its like."""
+    learner = randomized()
+    support = torch.randn(1, 2, *SHAPE, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    scorer = learner.adapt(Examples.of(support, torch.ones(1, 2, dtype=torch.float64)))
+    prior = MultivariateNormal(torch.zeros(5, dtype=torch.float64), torch.eye(5, dtype=torch.float64))
+    with torch.no_grad():
+        latent = learner.embed(support)
+        expected = scorer.scale * (scorer._anomalous(latent) - prior.log_prob(latent)) + scorer.bias
+        torch.testing.assert_close(scorer(support), expected)
 
 
 def test_a_query_does_not_see_the_other_queries_even_in_training_mode() -> None:

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from fewone.errors import FewoneError
 from fewone.networks import Classifier, ConvEmbedding
-from fewone.networks.support_norm import SupportNorm
+from fewone.networks.norms import SupportNorm
 
 
 def jitter(module: torch.nn.Module) -> None:
@@ -22,11 +22,22 @@ def jitter(module: torch.nn.Module) -> None:
     ("shape", "filters", "kernel", "width"),
     [((1, 128), (32, 32, 32), 5, 512), ((1, 28, 28), (32,) * 4, 3, 32), ((3, 84, 84), (32,) * 4, 3, 800)],
 )
-def test_the_papers_networks_have_the_papers_sizes(shape, filters, kernel, width):
+def test_odd_maps_lose_their_last_place_unless_told_to_keep_it(shape, filters, kernel, width):
     network = ConvEmbedding(shape, filters, kernel)
     features, statistics = network(torch.randn(2, *shape))
     assert features.shape == (2, width) == (2, network.width)
     assert statistics == ()
+
+
+@pytest.mark.parametrize(
+    ("shape", "filters", "width"),
+    [((1, 28, 28), (32,) * 4, 128), ((1, 28, 28), (64,) * 4, 256), ((1, 128), (32,) * 3, 512), ((2, 21), (3, 3), 18)],
+)
+def test_the_authors_networks_have_their_sizes_with_ceil(shape, filters, width):
+    """28, 14, 7, 4, 2: what `padding="same"` gives in the authors' program."""
+    network = ConvEmbedding(shape, filters, norm="support", norm_place="last", halving="ceil")
+    features, _ = network(torch.randn(2, *shape))
+    assert features.shape == (2, width) == (2, network.width)
 
 
 def test_a_series_is_an_image_of_height_one():

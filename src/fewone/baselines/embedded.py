@@ -6,7 +6,7 @@ from torch import Tensor
 
 from fewone.baselines.finetuned import EmbeddingFeatures, FineTuned
 from fewone.baselines.multitask import MultiTask
-from fewone.baselines.shallow import Dial, Method, ShallowScorer, fit_tasks
+from fewone.baselines.shallow import Hyperparameter, Method, ShallowScorer, fit_tasks
 from fewone.episodes import ClassBatch, Episodes, Examples
 from fewone.learners import MetaLearner
 
@@ -20,7 +20,7 @@ class EmbeddedShallow(MetaLearner):
         self.trunk, self.method = trunk, method
 
     @property
-    def dial(self) -> Dial:
+    def dial(self) -> Hyperparameter:
         return self.method
 
     def adapt(self, support: Examples) -> ShallowScorer:

@@ -14,10 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fewone.baselines.shallow import Dial, Features
+from fewone.baselines.shallow import Features, Hyperparameter
 from fewone.episodes import ANOMALOUS, ClassBatch, Episodes, Examples
 from fewone.errors import FewoneError
-from fewone.learners import LearnerSettings, MetaLearner, Scorer
+from fewone.learners import LearnerSettings, MetaLearner, Scorer, snapshot
 from fewone.learners.inner_loop import inner_loop_of
 from fewone.learners.inner_rates import FixedRates
 from fewone.networks import Classifier, Embedding, NetworkSettings, build_embedding
@@ -30,7 +30,7 @@ class EmbeddingFeatures(Features):
 
     def __init__(self, embedding: Embedding) -> None:
         super().__init__()
-        self.embedding = deepcopy(embedding).eval().requires_grad_(False)
+        self.embedding = snapshot(embedding)
 
     def forward(self, inputs: Tensor) -> Tensor:
         features: Tensor
@@ -55,7 +55,7 @@ class HeadScorer(Scorer):
         return torch.einsum("tnd,td->tn", features, self.weight) + self.bias
 
 
-class FineTuning(Dial):
+class FineTuning(Hyperparameter):
     """A new head on an embedding, and some steps of SGD on the support. steps: chosen on validation tasks."""
 
     steps: Tensor
@@ -80,9 +80,11 @@ class FineTuning(Dial):
         return self._adapt_head(embedding, support) if self.layers == "head" else self._adapt_all(embedding, support)
 
     def _adapt_all(self, embedding: Embedding, support: Examples) -> Scorer:
-        classifier = Classifier(deepcopy(embedding)).eval()
+        head = nn.Linear(embedding.width, 1)
         with torch.no_grad():
-            classifier.head.weight.copy_(self.weight)
+            head.weight.copy_(self.weight)
+            head.bias.zero_()
+        classifier = Classifier(deepcopy(embedding), head).eval()
         names = [name for name, _ in classifier.named_parameters()]
         return inner_loop_of(classifier).adapt(FixedRates(names, self.rate, int(self.steps))(), support)
 
@@ -118,7 +120,7 @@ class FineTuned(MetaLearner):
         self.tuning = FineTuning(embedding.width, settings.inner_rate, settings.inner_steps, layers="all")
 
     @property
-    def dial(self) -> Dial:
+    def dial(self) -> Hyperparameter:
         return self.tuning
 
     def adapt(self, support: Examples) -> Scorer:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fewone.baselines.finetuned import FineTuning, build_shared_embedding
-from fewone.baselines.shallow import Dial
+from fewone.baselines.shallow import Hyperparameter
 from fewone.episodes import ClassBatch, Episodes, Examples
 from fewone.errors import FewoneError
 from fewone.learners import LearnerSettings, MetaLearner, Scorer, query_loss
@@ -45,7 +45,7 @@ class MultiTask(MetaLearner):
         self.tuning = FineTuning(embedding.width, settings.inner_rate, settings.inner_steps, layers)
 
     @property
-    def dial(self) -> Dial:
+    def dial(self) -> Hyperparameter:
         return self.tuning
 
     def adapt(self, support: Examples) -> Scorer:

@@ -5,14 +5,12 @@ Where a method does not beat it, the support taught the method nothing.
 
 from __future__ import annotations
 
-from copy import deepcopy
-
 import torch
 from torch import Tensor
 
 from fewone.baselines.finetuned import build_shared_embedding
 from fewone.episodes import ClassBatch, Episodes, Examples
-from fewone.learners import LearnerSettings, MetaLearner, Scorer, query_loss
+from fewone.learners import LearnerSettings, MetaLearner, Scorer, query_loss, snapshot
 from fewone.networks import Classifier, NetworkSettings
 
 
@@ -21,7 +19,7 @@ class FixedScorer(Scorer):
 
     def __init__(self, classifier: Classifier) -> None:
         super().__init__()
-        self.classifier = deepcopy(classifier).eval().requires_grad_(False)
+        self.classifier = snapshot(classifier)
 
     def forward(self, inputs: Tensor) -> Tensor:
         logits: Tensor

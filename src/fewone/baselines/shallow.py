@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from fewone.episodes import NORMAL, ClassBatch, Episodes, Examples
 from fewone.errors import FewoneError
-from fewone.learners import MetaLearner, Scorer
+from fewone.learners import MetaLearner, Scorer, snapshot
 
 
-class Dial(nn.Module):
+class Hyperparameter(nn.Module):
     """One setting to be chosen on validation tasks, kept in a buffer; no options: nothing to choose."""
 
     options: tuple[float, ...] = ()
@@ -25,7 +25,7 @@ class Dial(nn.Module):
         raise FewoneError(f"there is no option {option:g} to choose here")
 
 
-class Method(Dial, ABC):
+class Method(Hyperparameter, ABC):
     """Fits the normals of one task. What it learned from other tasks (a kernel width) is in its buffers."""
 
     @abstractmethod
@@ -85,11 +85,11 @@ class ShallowLearner(MetaLearner):
         self.features, self.method = features, method
 
     @property
-    def dial(self) -> Dial:
+    def dial(self) -> Hyperparameter:
         return self.method
 
     def adapt(self, support: Examples) -> ShallowScorer:
-        return fit_tasks(self.features, self.method, support)
+        return fit_tasks(snapshot(self.features), self.method, support)
 
     def observe(self, batch: Episodes | ClassBatch) -> None:
         """Learn the features' scales from a batch of training tasks."""

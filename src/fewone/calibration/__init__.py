@@ -8,8 +8,8 @@ from fewone.calibration.calibrated import (
     Calibrated,
     CalibratedScorer,
     CalibrationMap,
-    Knot,
-    Tail,
+    CalibrationPoint,
+    NormalQuantiles,
     score_leaving_one_out,
 )
 from fewone.calibration.fitting import HeldOut, calibrate, count_draws
@@ -19,9 +19,9 @@ __all__ = [
     "Calibrated",
     "CalibratedScorer",
     "CalibrationMap",
+    "CalibrationPoint",
     "HeldOut",
-    "Knot",
-    "Tail",
+    "NormalQuantiles",
     "calibrate",
     "count_draws",
     "score_leaving_one_out",

@@ -32,7 +32,7 @@ class LeavingOneOut(Protocol):
 
 
 @dataclass(frozen=True)
-class Tail:
+class NormalQuantiles:
     """Quantiles, at LEVELS, of the mean calibrated logit of `group` normals."""
 
     group: int
@@ -40,7 +40,7 @@ class Tail:
 
 
 @dataclass(frozen=True)
-class Knot:
+class CalibrationPoint:
     """What supports of k normals need: log-odds = slope * (score - threshold - follow * (own - typical)).
 
     own: the mean score of the support's normals, each judged by the others; typical: its mean over held-out tasks;
@@ -52,16 +52,16 @@ class Knot:
     threshold: float
     follow: float
     typical: float
-    tails: tuple[Tail, ...] = ()
+    tails: tuple[NormalQuantiles, ...] = ()
 
 
 @dataclass(frozen=True)
 class CalibrationMap:
     """Knots in the order of k; between them everything is interpolated over log k, beyond them it stays."""
 
-    knots: tuple[Knot, ...]
+    knots: tuple[CalibrationPoint, ...]
 
-    def at(self, k: int) -> Knot:
+    def at(self, k: int) -> CalibrationPoint:
         """The knot for k normals."""
         if not self.knots:
             raise FewoneError("the calibration holds no knot; calibrate the learner again")
@@ -74,16 +74,16 @@ class CalibrationMap:
         share = math.log(k / low.k) / math.log(high.k / low.k)
         numbers = {
             field.name: (1 - share) * getattr(low, field.name) + share * getattr(high, field.name)
-            for field in fields(Knot)
+            for field in fields(CalibrationPoint)
             if field.name not in ("k", "tails")
         }
         tails = tuple(
-            Tail(
+            NormalQuantiles(
                 one.group, tuple((1 - share) * a + share * b for a, b in zip(one.quantiles, two.quantiles, strict=True))
             )
             for one, two in zip(low.tails, high.tails, strict=False)
         )
-        return Knot(k=k, tails=tails, **numbers)
+        return CalibrationPoint(k=k, tails=tails, **numbers)
 
     def threshold(self, k: int, false_alarm_rate: float, group: int = 1) -> float:
         """The logit above which a share `false_alarm_rate` of normals (of the means of `group` of them) lies.

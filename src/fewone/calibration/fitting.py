@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fewone.calibration.calibrated import LEVELS, Adapting, CalibrationMap, Knot, Tail, score_leaving_one_out
-from fewone.calibration.tails import find_quantiles
+from fewone.calibration.calibrated import (
+    LEVELS,
+    Adapting,
+    CalibrationMap,
+    CalibrationPoint,
+    NormalQuantiles,
+    score_leaving_one_out,
+)
+from fewone.calibration.quantiles import find_quantiles
 from fewone.episodes import ANOMALOUS, NORMAL, Episodes, EvaluationPlan, Task
 from fewone.errors import FewoneError
 from fewone.sampling import EpisodeSampler
+from fewone.workers import ALONE, Exchange
 
 GROUPS = (1, 2, 3, 6, 12, 24, 48)
 """The group sizes whose mean logit has quantiles of its own."""
@@ -51,10 +59,12 @@ def calibrate(
     queries: int = QUERIES,
     seed: int = 0,
     by_support: bool = True,
+    exchange: Exchange = ALONE,
 ) -> CalibrationMap:
     """The map that is right over held-out tasks: one knot for each K of `sizes` that most of them have normals for.
 
     by_support: the threshold may go along with a support's own leave-one-out scores, which costs K adaptations.
+    exchange: the workers that share the episodes.
     """
     if not any(part.tasks for part in held_out):
         raise FewoneError(
@@ -65,7 +75,7 @@ def calibrate(
         roomy = [replace(part, tasks=tuple(task for task in part.tasks if _room(task) >= k)) for part in held_out]
         if 2 * _count_units(roomy) > _count_units(held_out):
             sized = replace(sampler, support_size=k, normal_share=1.0)
-            knots.append(_fit_knot(k, list(_score(roomy, sized, adaptation_sets, queries, seed, by_support))))
+            knots.append(_fit_knot(k, _score(roomy, sized, adaptation_sets, queries, seed, by_support, exchange)))
     if not knots:
         raise FewoneError(f"the held-out tasks have too few normals to calibrate for K = {min(sizes)}; add examples")
     return CalibrationMap(tuple(knots))
@@ -99,23 +109,43 @@ def _score(
     queries: int,
     seed: int,
     by_support: bool,
-) -> Iterator[_Scored]:
-    for part in held_out:
-        for task in part.tasks:
-            plan = _plan(task, sampler.support_size, adaptation_sets, queries)
-            for number in range(adaptation_sets):
-                episodes = sampler.draw_evaluation([task], plan, number, seed)
-                with torch.no_grad():
-                    scores = part.learner.adapt(episodes.support)(episodes.query.inputs)[0]
-                own = score_leaving_one_out(part.learner, episodes.support) if by_support else scores.new_zeros(0)
-                yield _Scored(
-                    task.unit,
-                    number,
-                    scores.double(),
-                    episodes.query.labels[0],
-                    _recordings(task, episodes),
-                    float(own.mean()) if len(own) else math.nan,
-                )
+    exchange: Exchange,
+) -> list[_Scored]:
+    jobs = [(part, task, number) for part in held_out for task in part.tasks for number in range(adaptation_sets)]
+
+    def draw(job: int) -> Episodes:
+        _, task, number = jobs[job]
+        plan = _plan(task, sampler.support_size, adaptation_sets, queries)
+        return sampler.draw_evaluation([task], plan, number, seed)
+
+    def work(job: int) -> Tensor:
+        """The support's own mean score, then the queries' scores and labels, then the queries' recordings."""
+        part, task, _ = jobs[job]
+        episodes = draw(job)
+        with torch.no_grad():
+            scores = part.learner.adapt(episodes.support)(episodes.query.inputs)[0]
+        own = score_leaving_one_out(part.learner, episodes.support) if by_support else scores.new_zeros(0)
+        mean = scores.new_tensor([float(own.mean()) if len(own) else math.nan])
+        recordings = _recordings(task, episodes)
+        return torch.cat(
+            [
+                mean.double(),
+                scores.double(),
+                episodes.query.labels[0].double(),
+                scores.new_zeros(0).double() if recordings is None else recordings.double(),
+            ]
+        )
+
+    found = exchange.share_out(len(jobs), work)
+    return [_unpack(task, number, row) for (_, task, number), row in zip(jobs, found, strict=True)]
+
+
+def _unpack(task: Task, number: int, row: Tensor) -> _Scored:
+    columns = 2 if task.normal.store.recording is None else 3
+    scores, labels, *recordings = row[1:].view(columns, -1)
+    return _Scored(
+        task.unit, number, scores, labels.float(), recordings[0].long() if recordings else None, float(row[0])
+    )
 
 
 def _recordings(task: Task, episodes: Episodes) -> Tensor | None:
@@ -204,7 +234,7 @@ def _find_follow(centres: Tensor, departure: Tensor, unit: Tensor) -> float:
     return min(max(float((rise[counted] / run[counted]).median()), least), most) if bool(counted.any()) else least
 
 
-def _fit_knot(k: int, scored: Sequence[_Scored]) -> Knot:
+def _fit_knot(k: int, scored: Sequence[_Scored]) -> CalibrationPoint:
     """Slope, threshold and follow of least loss over units, shrunk towards the learner's own threshold."""
     own = torch.tensor([episode.own for episode in scored], dtype=torch.float64)
     alone = bool(own.isnan().any())
@@ -225,7 +255,7 @@ def _fit_knot(k: int, scored: Sequence[_Scored]) -> Knot:
 
     optimizer.step(penalized_loss)  # type: ignore[no-untyped-call]
     log_slope, threshold, follow = parameters.detach()
-    knot = Knot(
+    knot = CalibrationPoint(
         k,
         slope=float(log_slope.exp()) / spread,
         threshold=float(threshold) * spread,
@@ -247,7 +277,7 @@ def _within_spread(scored: Sequence[_Scored]) -> float:
     return spread if spread > 1e-12 else 1.0
 
 
-def _find_tails(knot: Knot, scored: Sequence[_Scored], departure: Tensor) -> tuple[Tail, ...]:
+def _find_tails(knot: CalibrationPoint, scored: Sequence[_Scored], departure: Tensor) -> tuple[NormalQuantiles, ...]:
     """Quantiles, for a unit that is none of these, of the normals' mean logits for each group size."""
     groups: dict[tuple[str, int, int], list[Tensor]] = {}
     for episode, moved in zip(scored, departure, strict=True):
@@ -266,5 +296,5 @@ def _find_tails(knot: Knot, scored: Sequence[_Scored], departure: Tensor) -> tup
             if whole:
                 units.setdefault(unit, []).append(logits[:whole].view(-1, size).mean(-1))
         if units:
-            tails.append(Tail(size, find_quantiles([torch.cat(parts) for parts in units.values()], LEVELS)))
+            tails.append(NormalQuantiles(size, find_quantiles([torch.cat(parts) for parts in units.values()], LEVELS)))
     return tuple(tails)

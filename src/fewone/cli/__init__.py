@@ -30,6 +30,7 @@ VERBS: dict[str, str] = {
     "score": "score new files with a detector",
     "watch": "score files as they arrive in a folder",
     "export": "write a detector as an ONNX file",
+    "serve": "detectors behind HTTP, with a page",
 }
 
 

@@ -14,12 +14,16 @@ from rich.table import Table
 
 from fewone.cli.evaluate import open_trained
 from fewone.episodes import TaskSplits
-from fewone.evaluation import append, bootstrap, find_origin, interval
 from fewone.evaluation.gradients import measure_cosines
-from fewone.evaluation.results import Alarms, Cosine
+from fewone.evaluation.selection import spread
+from fewone.evaluation.symmetry import Symmetry, measure_symmetry
 from fewone.experiments import Experiment
 from fewone.experiments.run import EVALUATION_SEED, count_alarms, make_sampler
 from fewone.learners import MetaLearner
+from fewone.results import Alarms, Cosine, bootstrap, find_provenance, interval, write_records
+
+THEORY_TASKS = 40
+THEORY_PAIRS = 20
 
 
 @dataclass(frozen=True)
@@ -29,14 +33,16 @@ class Arguments:
     cosine: of the gradients of K normals and of a disjoint class-balanced batch at the learned initialisation, on the
     test tasks (the paper's table): near 1, a step on normals alone also helps to tell anomalies apart.
     alarms: the false-alarm rates that a detector realises on the test tasks where 10, 5 and 1 % are asked for.
+    theory: whether E[H1 g2] = E[H2 g1] at the learned initialisation (the paper's Equation 5), on training tasks, for
+    two class-balanced minibatches and for one of normals against a class-balanced one.
     """
 
-    what: tyro.conf.Positional[Literal["cosine", "alarms"]]
+    what: tyro.conf.Positional[Literal["cosine", "alarms", "theory"]]
     """What to look at."""
     folder: tyro.conf.Positional[Path]
     """Where `fewone train` wrote."""
     results: Path | None = None
-    """A file of JSON lines to which what was found is added."""
+    """A folder to which what was found is added, such as results/mine."""
     data_dir: tuple[Path, ...] = ()
     """Folders that hold the data (default: those that FEWONE_DATA names)."""
     threads: int | None = None
@@ -51,14 +57,17 @@ def main(arguments: list[str]) -> int:
     records: Sequence[Cosine | Alarms]
     if chosen.what == "cosine":
         records = [_look_at_cosine(console, learner, experiment, splits)]
+    elif chosen.what == "theory":
+        records = ()
+        console.print(draw_symmetry(_look_at_theory(learner, experiment, splits)))
     else:
         records = count_alarms(experiment, splits, learner, chosen.folder)
         about = f"{experiment.learner} on {experiment.dataset}, seed {experiment.seed}: false alarms on test tasks"
         console.print(about, highlight=False, soft_wrap=True)
         console.print(draw_alarms(records))
     if chosen.results is not None:
-        notice = append(chosen.results, *records)
-        console.print(notice or f"added to {chosen.results}", highlight=False, soft_wrap=True)
+        for path in write_records(chosen.results, *records):
+            console.print(f"added: {path}", highlight=False, soft_wrap=True)
     return 0
 
 
@@ -76,8 +85,34 @@ def _look_at_cosine(console: Console, learner: MetaLearner, experiment: Experime
         soft_wrap=True,
     )
     seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - started_cpu
-    origin = find_origin(splits.fingerprint, seconds, cpu_seconds)
-    return Cosine(experiment.to_plain(), experiment.seed, found.units, found.values, origin)
+    provenance = find_provenance(splits.fingerprint, seconds, cpu_seconds)
+    return Cosine(experiment.to_plain(), provenance, found.units, found.values)
+
+
+def _look_at_theory(learner: MetaLearner, experiment: Experiment, splits: TaskSplits) -> list[Symmetry]:
+    """Pairs of equal shares and of different ones, on at most THEORY_TASKS training tasks."""
+    sampler = make_sampler(experiment, splits, 1.0)
+    tasks = spread(splits.train, THEORY_TASKS)
+    return [measure_symmetry(learner, tasks, sampler, share, THEORY_PAIRS, EVALUATION_SEED) for share in (0.5, 1.0)]
+
+
+def draw_symmetry(found: Sequence[Symmetry]) -> Table:
+    """One line for each kind of pair, and what its interval says."""
+    table = Table("minibatch 1", "minibatch 2", "difference", "95 % interval", "cosine", "says", "tasks", "pairs")
+    for one in found:
+        low, high = one.difference.low, one.difference.high
+        assert low is not None and high is not None
+        table.add_row(
+            "class-balanced" if one.first_share == 0.5 else "normals",
+            "class-balanced",
+            f"{one.difference.mean:.4f}",
+            f"{low:.4f} to {high:.4f}",
+            f"{one.cosine:.3f}",
+            "different" if low > 0 else "no difference seen",
+            str(one.difference.units),
+            str(one.pairs),
+        )
+    return table
 
 
 def draw_alarms(records: Sequence[Alarms]) -> Table:

@@ -11,12 +11,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fewone.checkpoints import write_aside
 from fewone.datasets import DATASETS, Dataset, LoadOptions, load, split_name
 from fewone.datasets.leaks import find_copies, find_leaks, gather_rows
 from fewone.datasets.sources import default_cache_dir, default_data_dirs
 from fewone.episodes import Task, TaskSplits
 from fewone.errors import FewoneError
+from fewone.files import atomic_write
 from fewone.reporting.contact_sheet import render_contact_sheet
 
 DataDirs = Annotated[
@@ -139,7 +139,7 @@ class Show:
             raise FewoneError("--tasks and --examples: at least 1 of each is needed to show anything")
         page = render_contact_sheet(self.choice.load(), self.tasks, self.examples, self.choice.seed)
         try:
-            write_aside(self.out, page.encode())
+            atomic_write(self.out, page.encode())
         except OSError as error:
             raise FewoneError(f"{self.out}: cannot be written ({error.strerror}); name another file by --out") from None
         print(self.out)

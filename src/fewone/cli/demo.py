@@ -11,6 +11,7 @@ from rich.table import Table
 
 from fewone.cli.train import Display
 from fewone.demo import DATASET, ITERATIONS, K, demonstrate, describe, make_experiment
+from fewone.training.process import own_process
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Arguments:
 def main(arguments: list[str]) -> int:
     chosen = tyro.cli(Arguments, prog="fewone demo", args=arguments)
     console = Console()
+    own_process()
     with Display(console, make_experiment(chosen.iterations)) as display:
         shown = demonstrate(chosen.out, chosen.iterations, display.watch, console.print)
     table = Table(title=f"{DATASET}: {shown.comparisons[0].own.accuracy.units} unseen tasks, K={K} normals each")

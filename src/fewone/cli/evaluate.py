@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 import tyro
 from rich.console import Console
 from rich.table import Table
@@ -13,10 +12,11 @@ from rich.table import Table
 from fewone.checkpoints import load_learner
 from fewone.episodes import TaskSplits
 from fewone.errors import FewoneError
-from fewone.evaluation import Interval, Row, Summary, append
 from fewone.experiments import Experiment
-from fewone.experiments.run import judge_on_test, load_splits, look_back, restore_experiment
+from fewone.experiments.run import evaluate_on_test, load_splits, measure_diagnostics, restore_experiment
 from fewone.learners import MetaLearner
+from fewone.results import Interval, Row, Summary, write_records
+from fewone.training.process import own_process
 
 COLUMNS: dict[str, str] = {
     "accuracy": "accuracy (balanced)",
@@ -35,7 +35,7 @@ class Arguments:
     folder: tyro.conf.Positional[Path]
     """Where `fewone train` wrote."""
     results: Path | None = None
-    """A file of JSON lines to which the rows are added."""
+    """A folder to which the rows are added, such as results/mine."""
     further_k: tuple[int, ...] = ()
     """Judge it with these K as well (default: those of its experiment)."""
     normal_share: tuple[float, ...] = ()
@@ -50,19 +50,19 @@ def main(arguments: list[str]) -> int:
     """Print the table, add the rows."""
     chosen = tyro.cli(Arguments, prog="fewone evaluate", args=arguments)
     learner, experiment, splits = open_trained(chosen.folder, chosen.data_dir, chosen.threads)
-    judged = replace(experiment, further_k=chosen.further_k) if chosen.further_k else experiment
     # A share is judged at the K that are asked for: not at the further ones of the training, which may be too small.
-    sizes = (experiment.k, *chosen.further_k) if chosen.normal_share else None
+    sizes = (experiment.k, *chosen.further_k) if chosen.normal_share or chosen.further_k else None
     rows: tuple[Row, ...] = ()
     for share in chosen.normal_share or (experiment.test_normal_share,):
-        rows += judge_on_test(replace(judged, test_normal_share=share), splits, learner, chosen.folder, sizes)[1]
+        rows += evaluate_on_test(experiment, splits, learner, chosen.folder, sizes, share)[1]
     console = Console()
     for row in rows:
         console.print(describe_row(row), highlight=False, soft_wrap=True)
         console.print(draw_table(row.summary))
     if chosen.results is not None:
-        notice = append(chosen.results, *rows, *look_back(experiment, splits, learner, chosen.folder))
-        console.print(notice or f"{len(rows)} row(s) added to {chosen.results}", highlight=False, soft_wrap=True)
+        records = (*rows, *measure_diagnostics(experiment, splits, learner, chosen.folder))
+        for path in write_records(chosen.results, *records):
+            console.print(f"{len(rows)} row(s) added: {path}", highlight=False, soft_wrap=True)
     return 0
 
 
@@ -71,8 +71,8 @@ def describe_row(row: Row) -> str:
     experiment = row.experiment
     threshold = "its own threshold" if row.threshold == "own" else "a threshold calibrated over tasks"
     return (
-        f"{experiment['learner']} on {experiment['dataset']}, K={experiment['k']}"
-        f" ({experiment['test_normal_share']:.0%} normal), seed {row.seed}: {threshold},\n"
+        f"{experiment['learner']} on {experiment['dataset']}, K={row.k}"
+        f" ({row.normal_share:.0%} normal), seed {row.seed}: {threshold},\n"
         f"each {row.level}, {row.summary.accuracy.units} independent test task(s), {row.scores.episodes} episodes"
     )
 
@@ -83,7 +83,7 @@ def open_trained(
     """A trained learner, its experiment, and the very data that it was trained on."""
     learner, card = load_learner(folder)
     experiment = restore_experiment(card.experiment, folder)
-    torch.set_num_threads(threads or experiment.training.threads)
+    own_process(threads or experiment.training.threads)
     splits = load_splits(experiment, data_dirs)
     if splits.fingerprint != card.fingerprint:
         raise FewoneError(

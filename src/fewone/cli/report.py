@@ -1,4 +1,4 @@
-"""fewone report: results -> one HTML page and the same tables in Markdown."""
+"""fewone report: results -> one HTML page, the records behind it, and the tables in Markdown."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from pathlib import Path
 import tyro
 from rich.console import Console
 
-from fewone.checkpoints import write_aside
+from fewone.files import atomic_write
 from fewone.reporting.findings import collect
-from fewone.reporting.page import build_report, render_html, render_markdown
+from fewone.reporting.markdown import render_markdown
+from fewone.reporting.page import build_report, render_html
+from fewone.reporting.records_page import FOLDER, render_records
 
 
 @dataclass(frozen=True)
@@ -18,17 +20,19 @@ class Arguments:
     """The paper's tables beside ours, from a folder of results."""
 
     results: tyro.conf.Positional[Path]
-    """Folder of *.jsonl files."""
+    """Folder of results, as fewone sweep writes it."""
     out: Path = Path("report")
-    """Folder for index.html and results.md."""
+    """Folder for index.html, the records behind it and results.md."""
 
 
 def main(arguments: list[str]) -> int:
     chosen = tyro.cli(Arguments, prog="fewone report", args=arguments)
     report = build_report(collect(chosen.results))
-    chosen.out.mkdir(parents=True, exist_ok=True)
-    write_aside(chosen.out / "index.html", render_html(report).encode())
-    write_aside(chosen.out / "results.md", render_markdown(report).encode())
+    (chosen.out / FOLDER).mkdir(parents=True, exist_ok=True)
+    atomic_write(chosen.out / "index.html", render_html(report).encode())
+    for name, page in render_records(report.evidence).items():
+        atomic_write(chosen.out / FOLDER / name, page.encode())
+    atomic_write(chosen.out / "results.md", render_markdown(report).encode())
     console = Console()
     for notice in report.evidence.notices:
         console.print(notice, highlight=False, markup=False)

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from fewone.experiments.grid import matches, read_grid
 from fewone.experiments.sweep import Backend, Outcome, plan, sweep
+from fewone.training.process import own_process
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Arguments:
     scheduler: str | None = None
     """Address of the Dask scheduler, such as tcp://HOST:8786."""
     results: Path = Path("results")
-    """Folder of the results; the rows go to RESULTS/GRID.jsonl."""
+    """Folder of the results; those of a file NAME.toml go to RESULTS/NAME, one small file per training."""
     runs: Path = Path("runs")
     """Folder of the trainings, one folder each; grids with the same experiment share it."""
     data_dir: tuple[Path, ...] = ()
@@ -44,7 +45,7 @@ def main(arguments: list[str]) -> int:
     console = Console()
     grid = read_grid(chosen.grid)
     wanted = [experiment for experiment in grid.experiments if matches(experiment, chosen.filter)]
-    results = (chosen.results / f"{grid.name}.jsonl").absolute()
+    results = (chosen.results / grid.name).absolute()
     folders = tuple(folder.absolute() for folder in chosen.data_dir) or None
     jobs = plan(wanted, chosen.runs.absolute(), results, folders)
     console.print(
@@ -54,6 +55,7 @@ def main(arguments: list[str]) -> int:
         for job in jobs:
             console.print(f"  {job.name}", highlight=False)
         return 0
+    own_process()
     failed: list[Outcome] = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Iterator, Sequence
@@ -14,11 +15,20 @@ import tyro
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from fewone.checkpoints import Versions
+from fewone.episodes import TaskSplits
+from fewone.errors import FewoneError
 from fewone.experiments import Experiment, default_experiment, read_experiment
 from fewone.experiments.defaults import DEFAULT_LEARNER
 from fewone.experiments.run import load_splits, train
+from fewone.experiments.trunks import find_training
 from fewone.training import Progress as Training
-from fewone.training import compare_versions, read_history
+from fewone.training import compare_versions, find_best, read_history
+from fewone.training.process import own_process
+from fewone.workers import connect, is_worker, launch
+
+SHARDS = 4
+"""Into so many parts a batch is cut when workers share it, if nothing else is said."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +46,10 @@ class Arguments:
     """Folders that hold the data (default: those that FEWONE_DATA names)."""
     threads: int | None = None
     """Threads of torch: the same as --training.threads."""
+    workers: int | None = None
+    """Processes on this machine that share the work, the same bits for any number. Under torchrun leave it out."""
+    port: int | None = None
+    """Port at which the workers meet (default: a free one)."""
     tensorboard: bool = False
     """Also write scalars that TensorBoard reads, into OUT/tensorboard."""
 
@@ -46,11 +60,21 @@ def main(arguments: list[str]) -> int:
     experiment, console = chosen.experiment, Console()
     if note := compare_versions(chosen.out):
         console.print(note, highlight=False, soft_wrap=True)
+    if chosen.workers is not None and not is_worker():
+        return launch(["train", *arguments], chosen.workers, chosen.port)
     splits = load_splits(experiment, chosen.data_dir)
-    with Display(console, experiment) as display, stopping_between_iterations(display):
-        train(experiment, splits, chosen.out, display.watch, tensorboard=chosen.tensorboard)
-    history = read_history(chosen.out)
-    if not history:
+    own_process(experiment.training.threads)
+    with (
+        connect(describe_work(experiment, splits)) as exchange,
+        Display(console, experiment) as display,
+        stopping_between_iterations(display),
+    ):
+        train(experiment, splits, chosen.out, display.watch, tensorboard=chosen.tensorboard, exchange=exchange)
+    if exchange.rank > 0:
+        return 0
+    history = read_history(find_training(chosen.out))
+    best = find_best(history, experiment.training.select)
+    if best is None:
         console.print(
             f"{experiment.learner} is not trained by gradient: what it takes from other tasks is in {chosen.out};"
             f" judge it with: fewone evaluate {chosen.out}",
@@ -58,13 +82,12 @@ def main(arguments: list[str]) -> int:
             soft_wrap=True,
         )
         return 0
-    best = min(history, key=lambda validation: validation.loss)
     if not display.ended:
         console.print(f"{chosen.out}: this run was finished before; nothing was done", highlight=False, soft_wrap=True)
     else:
         console.print(f"finished: {display.ended}", highlight=False, soft_wrap=True)
     console.print(
-        f"best validation at iteration {best.iteration}: loss {best.loss:.4f}, accuracy {100 * best.accuracy:.1f} %;"
+        f"kept: the weights of iteration {best.iteration}: loss {best.loss:.4f}, accuracy {100 * best.accuracy:.1f} %;"
         f" judge it with: fewone evaluate {chosen.out}",
         highlight=False,
         soft_wrap=True,
@@ -93,7 +116,34 @@ def parse(arguments: Sequence[str]) -> Arguments:
     if chosen.threads is not None:
         training = replace(chosen.experiment.training, threads=chosen.threads)
         chosen = replace(chosen, experiment=replace(chosen.experiment, training=training))
-    return chosen
+    return share_work(chosen)
+
+
+def share_work(chosen: Arguments) -> Arguments:
+    """With workers a batch is cut into shards: as many as the experiment says, or SHARDS, or what a batch allows."""
+    size = int(os.environ["WORLD_SIZE"]) if is_worker() else chosen.workers
+    if size is None:
+        return chosen
+    if size < 1:
+        raise FewoneError(f"--workers {size}: at least one worker is needed")
+    training = chosen.experiment.training
+    most = training.classes // 2 if chosen.experiment.learning.batch == "classes" else training.meta_batch
+    shards = training.shards or min(SHARDS, most)
+    if size > shards:
+        raise FewoneError(
+            f"{size} workers, but a batch has {shards} shards: take at most {shards} workers, or set --training.shards"
+            f" (at most {most} here; another number gives other bits)"
+        )
+    return replace(chosen, experiment=replace(chosen.experiment, training=replace(training, shards=shards)))
+
+
+def describe_work(experiment: Experiment, splits: TaskSplits) -> dict[str, object]:
+    """What all workers must have in common."""
+    return {
+        "versions": str(Versions.here()),
+        "data": splits.fingerprint,
+        **{f"experiment: {key}": value for key, value in experiment.to_plain().items()},
+    }
 
 
 def _find(words: Sequence[str], name: str) -> str | None:

@@ -9,9 +9,10 @@ import tyro
 from joblib import Parallel, delayed
 from rich.console import Console
 
-from fewone.checkpoints import write_aside
-from fewone.experiments import read_experiment
+from fewone.experiments import Experiment, read_experiment
 from fewone.experiments.tune import Best, tune
+from fewone.files import atomic_write
+from fewone.training.process import own_process
 
 
 @dataclass(frozen=True)
@@ -42,14 +43,20 @@ def main(arguments: list[str]) -> int:
     journal, runs = chosen.runs / f"{name}.journal", chosen.runs / name
     share = [len(range(worker, chosen.trials, chosen.jobs)) for worker in range(chosen.jobs)]
     found: list[Best] = Parallel(n_jobs=chosen.jobs)(
-        delayed(tune)(experiment, journal, runs, trials, chosen.data_dir or None) for trials in share if trials
+        delayed(_work)(experiment, journal, runs, trials, chosen.data_dir or None) for trials in share if trials
     )
     best = min(found, key=lambda one: one.loss)
     out = chosen.out or chosen.experiment.with_suffix(".best.toml")
-    write_aside(out, best.experiment.to_toml().encode())
+    atomic_write(out, best.experiment.to_toml().encode())
     Console().print(
         f"best validation loss {best.loss:.4f} of {best.finished} trials ({best.pruned} more were pruned): {out}",
         highlight=False,
         soft_wrap=True,
     )
     return 0
+
+
+def _work(experiment: Experiment, journal: Path, runs: Path, trials: int, data_dirs: tuple[Path, ...] | None) -> Best:
+    """A share of the trials, in a process that is the command's own."""
+    own_process(experiment.training.threads)
+    return tune(experiment, journal, runs, trials, data_dirs)

@@ -14,13 +14,13 @@ from torch import Tensor
 from fewone.datasets.classes import fingerprint_classes, group_rows, make_class_tasks
 from fewone.datasets.image_files import unreadable
 from fewone.datasets.sources import Request
-from fewone.episodes import EvaluationPlan, Preparation, Store, TaskSplits
+from fewone.episodes import EvaluationPlan, InputScaling, Store, TaskSplits
 from fewone.errors import FewoneError
 
 SHAPE = (3, 32, 32)
 ROW = 2 + 3 * 32 * 32
 # Brightness 0.5 becomes 0 and its usual deviation of about a quarter becomes 1.
-PHOTOGRAPHS = Preparation(scale=1 / (255 * 0.25), shift=-2.0)
+PHOTOGRAPHS = InputScaling(scale=1 / (255 * 0.25), shift=-2.0)
 
 
 def load_cifar_fs(request: Request) -> TaskSplits:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fewone.datasets.fingerprint import with_fingerprint
 from fewone.datasets.sources import Request
-from fewone.episodes import EvaluationPlan, Preparation, RowPool, Store, Task, TaskSplits
+from fewone.episodes import EvaluationPlan, InputScaling, RowPool, Store, Task, TaskSplits
 from fewone.errors import FewoneError
 
 LENGTH = 2048
@@ -176,7 +176,7 @@ def load_cnc(request: Request) -> TaskSplits:
             validation,
             test,
             shape=(AXES, LENGTH),
-            preparation=Preparation(standardize=True),
+            preparation=InputScaling(standardize=True),
             plan=EvaluationPlan(adaptation_sets=5, normals=None, anomalies=None),
             smallest_query=2 * plan.train.least_bad,
         )

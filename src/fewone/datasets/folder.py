@@ -17,7 +17,7 @@ from fewone.datasets.example_files import SUFFIXES, Array, read_archive, read_fi
 from fewone.datasets.fingerprint import with_fingerprint
 from fewone.datasets.folder_splits import SPLITS, draw_splits, read_splits
 from fewone.datasets.sources import LoadOptions, Request
-from fewone.episodes import EvaluationPlan, Preparation, RowPool, Store, Task, TaskSplits
+from fewone.episodes import EvaluationPlan, InputScaling, RowPool, Store, Task, TaskSplits
 from fewone.errors import FewoneError
 
 LABELS = ("normal", "anomalous")
@@ -40,7 +40,7 @@ class FolderTasks:
 
     tasks: tuple[Task, ...]
     shape: tuple[int, ...]
-    preparation: Preparation
+    preparation: InputScaling
     recordings: dict[str, frozenset[str]]
 
 
@@ -59,7 +59,7 @@ def read_folder(path: Path, options: LoadOptions | None = None) -> FolderTasks:
     return FolderTasks(
         _build_tasks(names, examples, store),
         shape=tuple(examples[0].values.shape),
-        preparation=Preparation(1 / 255 if whole else 1.0) if image else Preparation(standardize=True),
+        preparation=InputScaling(1 / 255 if whole else 1.0) if image else InputScaling(standardize=True),
         recordings={
             name: frozenset(example.recording for example in members)
             for name, members in zip(names, found, strict=True)

@@ -12,14 +12,14 @@ from fewone.datasets.classes import fingerprint_classes, make_class_tasks
 from fewone.datasets.image_cache import LabelledImages, decode_once, key_of_files
 from fewone.datasets.image_files import open_image, unreadable
 from fewone.datasets.sources import Request
-from fewone.episodes import EvaluationPlan, Preparation, Store, TaskSplits
+from fewone.episodes import EvaluationPlan, InputScaling, Store, TaskSplits
 from fewone.errors import FewoneError
 
 SIZE = 84
 SPLITS = ("train", "val", "test")
 SUFFIXES = (".jpg", ".jpeg", ".png")
 # Brightness 0.5 becomes 0 and its usual deviation of about a quarter becomes 1.
-PHOTOGRAPHS = Preparation(scale=1 / (255 * 0.25), shift=-2.0)
+PHOTOGRAPHS = InputScaling(scale=1 / (255 * 0.25), shift=-2.0)
 
 
 def load_mini_imagenet(request: Request) -> TaskSplits:

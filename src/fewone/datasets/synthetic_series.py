@@ -16,7 +16,7 @@ from scipy.signal import sawtooth
 
 from fewone.datasets.fingerprint import with_fingerprint
 from fewone.datasets.sources import Request
-from fewone.episodes import EvaluationPlan, Preparation, RowPool, Store, Task, TaskSplits
+from fewone.episodes import EvaluationPlan, InputScaling, RowPool, Store, Task, TaskSplits
 
 Waveform = Literal["sawtooth", "sine"]
 Array = NDArray[np.floating]
@@ -193,7 +193,7 @@ def split_series(
             tuple(tasks[training:validation]),
             tuple(tasks[validation:]),
             shape=tuple(values.shape[1:]),
-            preparation=Preparation(standardize=True),
+            preparation=InputScaling(standardize=True),
             plan=plan,
         )
     )

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fewone.calibration import Adapting
-from fewone.episodes import NORMAL, Examples, Moments, Preparation
+from fewone.episodes import NORMAL, Examples, InputScaling, Moments
 from fewone.learners import LearnerSettings, MetaLearner, Scorer
 from fewone.learners.meta_learner import GAIN
 from fewone.learners.plda import build_plda
@@ -42,12 +42,12 @@ class Support:
 
 
 class Adapted(nn.Module):
-    """Preparation, standardisation by the normals of the support, and the adapted scorer, in one module."""
+    """InputScaling, standardisation by the normals of the support, and the adapted scorer, in one module."""
 
     mean: Tensor
     deviation: Tensor
 
-    def __init__(self, scorer: Scorer, preparation: Preparation, moments: Moments | None) -> None:
+    def __init__(self, scorer: Scorer, preparation: InputScaling, moments: Moments | None) -> None:
         """Moments shaped (1, channels, 1, ...)."""
         super().__init__()
         self.scorer = scorer
@@ -69,7 +69,7 @@ class Adapted(nn.Module):
 
 
 @torch.no_grad()
-def adapt_to(learner: Adapting, preparation: Preparation, support: Support) -> Adapted:
+def adapt_to(learner: Adapting, preparation: InputScaling, support: Support) -> Adapted:
     """The learner adapted to one support."""
     inputs, moments = preparation(support.values), None
     if preparation.standardize:
@@ -92,7 +92,7 @@ class AdaptedTogether(Adapted):
 
 
 @torch.no_grad()
-def adapt_together(learner: Adapting, preparation: Preparation, normals: Tensor) -> AdaptedTogether:
+def adapt_together(learner: Adapting, preparation: InputScaling, normals: Tensor) -> AdaptedTogether:
     """The learner adapted to the normals of S stretches, (S, K, *shape)."""
     inputs, moments = preparation(normals), None
     if preparation.standardize:
@@ -103,7 +103,7 @@ def adapt_together(learner: Adapting, preparation: Preparation, normals: Tensor)
 
 
 @torch.no_grad()
-def leave_one_out(learner: Adapting, preparation: Preparation, support: Support) -> Tensor:
+def leave_one_out(learner: Adapting, preparation: InputScaling, support: Support) -> Tensor:
     """The logit of each normal when all the others are the support, (K,); K = 1 has no others: empty."""
     normal = (support.labels == NORMAL).nonzero().flatten()
     if len(normal) < 2:
@@ -112,7 +112,7 @@ def leave_one_out(learner: Adapting, preparation: Preparation, support: Support)
     return torch.cat([_judge_folds(learner, preparation, support, left) for left in torch.split(normal, folds)])
 
 
-def _judge_folds(learner: Adapting, preparation: Preparation, support: Support, left: Tensor) -> Tensor:
+def _judge_folds(learner: Adapting, preparation: InputScaling, support: Support, left: Tensor) -> Tensor:
     """The logits of the examples left (F,), each a task of its own whose support are all other examples."""
     everything = torch.arange(len(support))
     rest = torch.stack([everything[everything != position] for position in left])

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 
-from fewone.checkpoints import read_bundle, write_bundle
+from fewone.checkpoints import read_checkpoint, write_checkpoint
 from fewone.detector.arrays import as_array
+from fewone.detector.estimator import check_is_fitted
 from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.detector.files import DETECTOR
 from fewone.detector.support_report import SupportReport
@@ -63,7 +62,7 @@ class AlignedDetector:
     def fit(self, X: ArrayLike) -> Self:  # noqa: N803
         """Adapt to normal runs (runs, stretches, *shape)."""
         runs = self._read(X)
-        self.stretches_ = [clone(self.detector).fit(runs[:, number]) for number in range(runs.shape[1])]
+        self.stretches_ = [self.detector.unfitted().fit(runs[:, number]) for number in range(runs.shape[1])]
         return self
 
     def partial_fit(self, X: ArrayLike) -> Self:  # noqa: N803
@@ -131,7 +130,7 @@ class AlignedDetector:
         for number, detector in enumerate(detectors):
             detector.save(place / f"stretch-{number}")
         content = Stretches(tuple(_hash(place, number) for number in range(len(detectors))))
-        write_bundle(place, ALIGNED, {}, to_plain(content))
+        write_checkpoint(place, ALIGNED, {}, to_plain(content))
 
     @classmethod
     def load(cls, folder: str | Path) -> AlignedDetector:
@@ -139,7 +138,7 @@ class AlignedDetector:
         from fewone.detector.loading import load
 
         place = Path(folder)
-        _, document = read_bundle(place, ALIGNED)
+        _, document = read_checkpoint(place, ALIGNED)
         try:
             content = from_plain(Stretches, document)
         except DocumentError as fault:
@@ -152,13 +151,19 @@ class AlignedDetector:
             if _hash(place, number) != digest:
                 raise FewoneError(f"{place}: stretch-{number} is not what was saved with the others; take a whole copy")
         detectors = [load(place / f"stretch-{number}") for number in range(len(content.detectors))]
-        aligned = cls(clone(detectors[0]))
+        aligned = cls(detectors[0].unfitted())
         aligned.stretches_ = detectors
         return aligned
 
+    def __repr__(self) -> str:
+        fitted = f"{len(self.stretches_)} stretches" if self.__sklearn_is_fitted__() else "not fitted"
+        return f"AlignedDetector({self.detector!r}, {fitted})"
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "stretches_")
+
     def _fitted(self) -> list[FewShotDetector]:
-        if not hasattr(self, "stretches_"):
-            raise NotFittedError("this AlignedDetector is not fitted yet: call fit with normal runs first")
+        check_is_fitted(self)
         return self.stretches_
 
     def _read(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fewone.errors import InputError
+from fewone.zoo import fill_shape
+from fewone.zoo.cards import LEAST_FREE
 
 Values = NDArray[Any]
 
@@ -43,15 +45,13 @@ def arrange(array: Values, shape: tuple[int, ...], name: str = "X") -> Tensor:
 
     shape (channels, length) takes (n, channels, length) and, for one channel, (n, length); shape (channels, height,
     width) takes (n, height, width, channels), (n, channels, height, width) and, for one channel, (n, height, width).
+    Where the shape holds 0, any number of channels or any length from 16 is taken.
     """
-    channels, *space = shape
-    rest = array.shape[1:]
-    if len(space) == 2 and rest == (*space, channels):
-        array = np.moveaxis(array, -1, 1)
-    elif channels == 1 and rest == tuple(space):
-        array = array[:, None]
-    elif rest != shape:
+    filled = fill_shape(array.shape[1:], shape)
+    if filled is None:
         raise InputError(f"{name}: {_expected(shape)} expected, got {array.shape}{_advice(array.shape, shape)}")
+    if array.shape[1:] != filled:
+        array = np.moveaxis(array, -1, 1) if array.ndim == 1 + len(filled) else array[:, None]
     return torch.from_numpy(np.require(array, requirements=["C", "W"]))
 
 
@@ -109,6 +109,10 @@ def _from_objects(array: Values, name: str) -> Values:
 
 def _expected(shape: tuple[int, ...]) -> str:
     channels, *space = shape
+    if shape == (0, 0):
+        return f"(n, length) or (n, channels, length) with a length of at least {LEAST_FREE}"
+    if 0 in space:
+        return f"(n, height, width, {channels or 'channels'}) with sides of at least {LEAST_FREE}"
     inside = ", ".join(map(str, space))
     if len(space) == 2:
         return f"(n, {inside})" if channels == 1 else f"(n, {inside}, {channels})"
@@ -118,10 +122,20 @@ def _expected(shape: tuple[int, ...]) -> str:
 def _advice(got: tuple[int, ...], shape: tuple[int, ...]) -> str:
     """What to do about a shape that is nearly right."""
     channels, *space = shape
+    if 0 in shape:
+        return _advice_on_free(got, shape)
     if got == shape or (channels == 1 and got == tuple(space)):
         return "; this is one example: give X[None]"
     if len(space) == 1 and got[1:] == (space[0], channels):
         return "; channels come before time steps: give X.transpose(0, 2, 1)"
     if len(space) == 1 and len(got) <= 2 and got[0] > 4 * space[0]:
         return "; for a long recording use fewone.windows or score_series"
+    return ""
+
+
+def _advice_on_free(got: tuple[int, ...], shape: tuple[int, ...]) -> str:
+    if len(got) == 1 and len(shape) == 2:
+        return "; for a long recording use fewone.windows or score_series"
+    if len(shape) == 2 and len(got) == 3 and got[1] >= LEAST_FREE > got[2]:
+        return "; channels come before time steps: give X.transpose(0, 2, 1)"
     return ""

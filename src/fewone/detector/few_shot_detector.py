@@ -8,29 +8,29 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Iterator
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, overload
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, OutlierMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from fewone.calibration import Adapting, Calibrated, CalibrationMap
-from fewone.checkpoints import ModelCard
+from fewone.checkpoints import ModelSpec
 from fewone.detector.adaptation import Adapted, Support, adapt_to, leave_one_out, plain_learner
 from fewone.detector.arrays import arrange, as_array, as_labels, check_range
+from fewone.detector.envelope import Envelope, Guarded, choose_share, find_distances_left_out, guard
+from fewone.detector.estimator import Estimator, check_is_fitted
 from fewone.detector.explanation import explain
-from fewone.detector.files import Delivery, write_detector
+from fewone.detector.files import SavedDetector, write_detector
 from fewone.detector.recordings import SeriesScores, join_scores, score_steps, stream_windows
 from fewone.detector.support_report import SupportReport, report_support
 from fewone.detector.thresholds import Scores, average_groups, find_group_thresholds, find_threshold
-from fewone.episodes import Preparation
+from fewone.episodes import InputScaling
 from fewone.errors import FewoneError, InputError
 from fewone.learners import MetaLearner
-from fewone.networks.freed_memory import keep_freed_memory
 from fewone.zoo import advise, advise_on_array
 
 if TYPE_CHECKING:
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 BLOCK_VALUES = 1 << 17
 """Examples are scored in blocks of about this many values: memory stays flat and a block stays in the cache."""
-KEPT_MEMORY = 1 << 26
-"""Bytes that the process keeps for the maps of the next block: fetching them anew takes up to a third of the time."""
+
+_NUMBERS = ("false_alarm_rate", "sampling_rate")
 
 
-class FewShotDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]
+class FewShotDetector(Estimator):
     """An anomaly detector for a new machine or class from a few normal examples.
 
     Parameters
@@ -74,7 +74,7 @@ class FewShotDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         self,
         learner: MetaLearner | None = None,
         *,
-        card: ModelCard | None = None,
+        card: ModelSpec | None = None,
         calibration: CalibrationMap | None = None,
         false_alarm_rate: float | None = None,
         sampling_rate: float | None = None,
@@ -87,14 +87,14 @@ class FewShotDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:  # noqa: N803
         """Adapt to the normals X; y marks a few known anomalies with -1 (and normals with +1)."""
-        self._check_dials()
+        self.check_parameters()
         return self._adapt(self._read_support(X, y, first=True))
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:  # noqa: N803
         """Add more normals: the same as `fit` on all of them."""
         if not hasattr(self, "support_"):
             return self.fit(X, y)
-        self._check_dials()
+        self.check_parameters()
         return self._adapt(self.support_.joined(self._read_support(X, y, first=False)))
 
     def score_samples(self, X: ArrayLike) -> Scores:  # noqa: N803
@@ -159,7 +159,7 @@ class FewShotDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         given = np.shape(X)
         values = self._read(X, first=False).to(self.support_.values.dtype)
-        maps = explain(self.adapted_, values, self.support_.normals).double().numpy()
+        maps = explain(self.guarded_, values, self.support_.normals).double().numpy()
         if maps.shape != given and maps.ndim == len(given):
             return np.ascontiguousarray(np.moveaxis(maps, 1, -1))
         return maps.reshape(given)
@@ -170,21 +170,23 @@ class FewShotDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]
 
         check_is_fitted(self)
         values = self._read(X, first=False)[:LARGEST_COUNT].to(self.support_.values.dtype)
-        maps = explain(self.adapted_, values, self.support_.normals)
+        maps = explain(self.guarded_, values, self.support_.normals)
         return draw_examples(values.numpy(), maps.numpy(), -self._logits(values) - self.offset_)
 
     def report(self) -> SupportReport:
         """What the support says of itself: examples that look odd beside the others, warnings."""
         check_is_fitted(self)
         anomalies = len(self.support_) - self.support_size_
-        scores = -self._leave_one_out()
+        distances = find_distances_left_out(self.support_.normals, choose_share(self.false_alarm_rate))
+        logits = guard(torch.from_numpy(self._leave_one_out()), distances.double(), torch.tensor(self._anchor()))
+        scores: Scores = -logits.numpy()
         return report_support(
             self.support_size_, anomalies, scores, self.offset_, self.calibration, self.false_alarm_rate
         )
 
     def restore(self, support: Support, n_features: int) -> Self:
         """As `fit`, on a support that was read before."""
-        self._check_dials()
+        self.check_parameters()
         self.n_features_in_ = n_features
         return self._adapt(support)
 
@@ -195,7 +197,7 @@ class FewShotDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]
             raise FewoneError("a learner without its card cannot be saved; load models with fewone.load")
         write_detector(
             Path(folder),
-            Delivery(
+            SavedDetector(
                 self.learner,
                 self.card,
                 self.calibration,
@@ -206,8 +208,16 @@ class FewShotDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]
             ),
         )
 
+    def __repr__(self) -> str:
+        parts = [] if self.card is None else [f"{self.card.algorithm} for {'x'.join(map(str, self.card.shape))}"]
+        if self.card is None and self.learner is not None:
+            parts.append(type(self.learner).__name__)
+        parts += [f"{name}={getattr(self, name):g}" for name in _NUMBERS if getattr(self, name) is not None]
+        fitted = f"fitted on {self.support_size_} normals" if hasattr(self, "support_") else "not fitted"
+        return f"{type(self).__name__}({', '.join([*parts, fitted])})"
+
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "adapted_")
+        return hasattr(self, "guarded_")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -215,10 +225,17 @@ class FewShotDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.three_d_array = self.card is not None
         return tags
 
-    def _check_dials(self) -> None:
+    def check_parameters(self) -> None:
+        """Refuse what does not go together; the constructor itself refuses nothing, as scikit-learn wants it."""
+        for name in _NUMBERS:
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, Real)):
+                raise InputError(f"{name} is {value!r}: a number or None is expected, got {type(value).__name__}")
         rate = self.false_alarm_rate
         if rate is not None and not 0.0 < rate < 1.0:
             raise InputError(f"false_alarm_rate is {rate}: a share between 0 and 1 is expected, such as 0.05")
+        if self.sampling_rate is not None and not self.sampling_rate > 0.0:
+            raise InputError(f"sampling_rate is {self.sampling_rate}: a number of Hz above 0 is expected")
         if self.card is None or None in (self.sampling_rate, self.card.sampling_rate):
             return
         if self.sampling_rate != self.card.sampling_rate:
@@ -234,13 +251,19 @@ class FewShotDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         self.support_size_ = len(support.normals)
         self.adapted_: Adapted = adapt_to(learner, preparation, support)
         self.offset_ = -find_threshold(self.false_alarm_rate, self.calibration, self.support_size_, self._leave_one_out)
+        envelope = Envelope(support.normals.unsqueeze(0), choose_share(self.false_alarm_rate))
+        self.guarded_ = Guarded(self.adapted_, envelope, [self._anchor()]).eval()
         return self
 
-    def prepare_learner(self, width: int) -> tuple[Adapting, Preparation]:
+    def _anchor(self) -> float:
+        """The logit at which everything is anomalous: the highest threshold there is."""
+        return max(0.0, -self.offset_)
+
+    def prepare_learner(self, width: int) -> tuple[Adapting, InputScaling]:
         """A learner of our own in scoring mode, and how values become its inputs; width: of a plain table."""
         if self.learner is None:
-            return plain_learner(width), Preparation(standardize=True)
-        preparation = Preparation() if self.card is None else self.card.preparation
+            return plain_learner(width), InputScaling(standardize=True)
+        preparation = InputScaling() if self.card is None else self.card.preparation
         learner = copy.deepcopy(self.learner).eval()
         return learner if self.calibration is None else Calibrated(learner, self.calibration), preparation
 
@@ -259,14 +282,13 @@ class FewShotDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _logits(self, values: Tensor) -> Scores:
         """values (n, *shape) -> (n,), block by block."""
-        keep_freed_memory(KEPT_MEMORY)
         at_once = max(1, BLOCK_VALUES // max(1, values[:1].numel()))
         dtype = self.support_.values.dtype
         logits = np.empty(len(values))
         with torch.inference_mode():
             for first in range(0, len(values), at_once):
                 block = values[first : first + at_once].to(dtype)
-                logits[first : first + at_once] = self.adapted_(block).double().numpy()
+                logits[first : first + at_once] = self.guarded_(block).double().numpy()
         return logits
 
     def _decide_windows(self, values: NDArray[Any]) -> Scores:
@@ -291,17 +313,24 @@ class FewShotDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         """What the learner computes in: models in single precision, plain tables in double."""
         if self.learner is None:
             return torch.float64
-        return next((value.dtype for value in self.learner.parameters()), torch.float32)
+        numbers: list[Tensor] = [*self.learner.parameters()] or [*self.learner.buffers()]
+        found = {value.dtype for value in numbers if value.is_floating_point()}
+        return torch.float64 if found == {torch.float64} else torch.float32
 
     def _read(self, X: ArrayLike, first: bool) -> Tensor:  # noqa: N803
         """What the user gave -> values (n, *shape). first: remember the width, as scikit-learn does."""
         if self.card is None:
+            from sklearn.utils.validation import validate_data
+
             array = validate_data(self, X, reset=first, dtype=[np.float64, np.float32], allow_nd=True)
             return torch.from_numpy(np.require(array, requirements=["C", "W"]))
         array = as_array(X)
+        shape = self.card.shape if first else tuple(self.support_.values.shape[1:])
         try:
-            values = arrange(array, self.card.shape)
+            values = arrange(array, shape)
         except InputError as error:
+            if shape != self.card.shape:
+                raise InputError(f"{error}: examples like those it was fitted on; fit it anew for others") from None
             raise InputError(f"{error}; {advise_on_array(array.shape, self.sampling_rate)}") from None
         check_range(array, self.card.preparation.scale)
         if first:

@@ -16,24 +16,25 @@ from fewone.calibration import CalibrationMap
 from fewone.checkpoints import (
     CALIBRATION,
     MODEL,
-    ModelCard,
+    ModelSpec,
     load_calibration,
     load_learner,
-    read_bundle,
+    read_checkpoint,
     save_calibration,
     save_learner,
-    write_bundle,
+    write_checkpoint,
 )
 from fewone.detector.adaptation import Support
 from fewone.documents import DocumentError, from_plain, to_plain
 from fewone.errors import FewoneError
 from fewone.learners import MetaLearner
+from fewone.zoo import fits
 
 DETECTOR = "detector"
 
 
 @dataclass(frozen=True)
-class Dials:
+class DetectorSettings:
     """The constructor's arguments beside the learner, and the hash of the model's document (None: no model)."""
 
     false_alarm_rate: float | None
@@ -43,11 +44,11 @@ class Dials:
 
 
 @dataclass(frozen=True)
-class Delivery:
+class SavedDetector:
     """What a detector's folder holds; learner and card are None for a detector of plain tables."""
 
     learner: MetaLearner | None
-    card: ModelCard | None
+    card: ModelSpec | None
     calibration: CalibrationMap | None
     support: Support
     n_features: int
@@ -60,7 +61,7 @@ def is_detector(folder: Path) -> bool:
     return (folder / f"{DETECTOR}.json").exists()
 
 
-def write_detector(folder: Path, delivery: Delivery) -> None:
+def write_detector(folder: Path, delivery: SavedDetector) -> None:
     """Write the folder; the document that makes it a detector comes last."""
     model = None
     if delivery.learner is not None:
@@ -69,17 +70,17 @@ def write_detector(folder: Path, delivery: Delivery) -> None:
         if delivery.calibration is not None:
             save_calibration(folder / MODEL, delivery.calibration)
         model = _hash(folder / MODEL)
-    dials = Dials(delivery.false_alarm_rate, delivery.sampling_rate, delivery.n_features, model)
+    dials = DetectorSettings(delivery.false_alarm_rate, delivery.sampling_rate, delivery.n_features, model)
     tensors = {"values": delivery.support.values, "labels": delivery.support.labels}
-    write_bundle(folder, DETECTOR, tensors, to_plain(dials))
+    write_checkpoint(folder, DETECTOR, tensors, to_plain(dials))
 
 
-def read_detector(folder: Path) -> Delivery:
+def read_detector(folder: Path) -> SavedDetector:
     """What `write_detector` wrote, or a refusal with the reason."""
-    tensors, document = read_bundle(folder, DETECTOR)
+    tensors, document = read_checkpoint(folder, DETECTOR)
     place = folder / f"{DETECTOR}.json"
     try:
-        dials = from_plain(Dials, document)
+        dials = from_plain(DetectorSettings, document)
     except DocumentError as fault:
         raise FewoneError(f"{place}: {fault}; the file is not one that this version of fewone wrote") from fault
     learner, card, calibration = None, None, None
@@ -89,7 +90,9 @@ def read_detector(folder: Path) -> Delivery:
         calibration = load_calibration(folder / MODEL)
         learner, card = load_learner(folder / MODEL)
     support = _read_support(tensors, None if card is None else card.shape, place)
-    return Delivery(learner, card, calibration, support, dials.n_features, dials.false_alarm_rate, dials.sampling_rate)
+    return SavedDetector(
+        learner, card, calibration, support, dials.n_features, dials.false_alarm_rate, dials.sampling_rate
+    )
 
 
 def _hash(folder: Path) -> str:
@@ -109,8 +112,8 @@ def _read_support(tensors: dict[str, torch.Tensor], shape: tuple[int, ...] | Non
     if set(tensors) != {"values", "labels"}:
         raise FewoneError(f"{place}: values and labels of the support expected, got {', '.join(sorted(tensors))}")
     values, labels = tensors["values"], tensors["labels"]
-    fits = values.dim() >= 2 and labels.shape == values.shape[:1] and len(labels) > 0
-    if not fits or (shape is not None and values.shape[1:] != shape):
+    whole = values.dim() >= 2 and labels.shape == values.shape[:1] and len(labels) > 0
+    if not whole or (shape is not None and not fits(tuple(values.shape[1:]), shape)):
         raise FewoneError(f"{place}: a support of shape {tuple(values.shape)} with labels {tuple(labels.shape)}")
     types = (torch.float32, torch.float64)
     if values.dtype not in types or labels.dtype not in types or not torch.isfinite(values).all():

@@ -5,6 +5,7 @@ Loading reads JSON and safetensors and executes nothing.
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from pathlib import Path
 
 from fewone.checkpoints import load_calibration, load_learner
@@ -30,13 +31,15 @@ def load(
         raise FewoneError(f"{folder}: a detector of aligned runs; load it with fewone.AlignedDetector.load")
     if not is_detector(folder):
         learner, card = load_learner(folder)
-        return FewShotDetector(
+        model = FewShotDetector(
             learner,
             card=card,
             calibration=load_calibration(folder),
             false_alarm_rate=false_alarm_rate,
             sampling_rate=sampling_rate,
         )
+        model.check_parameters()
+        return model
     found = read_detector(folder)
     detector = FewShotDetector(
         found.learner,
@@ -63,5 +66,7 @@ def find_folder(name: str | Path) -> Path:
     folder = Path(name)
     if folder.is_dir():
         return folder
-    names = ", ".join(model.name for model in read_models()) or "none"
-    raise FewoneError(f"no model and no folder is called {str(name)!r}; models: {names}; or give a folder")
+    names = [model.name for model in read_models()]
+    near = get_close_matches(str(name), names, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    raise FewoneError(f"no model and no folder is called {str(name)!r}; {hint}models: {', '.join(names)}; or a folder")

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 
 from fewone.detector.aligned import AlignedDetector
-from fewone.detector.drawing import LARGEST_COUNT
 from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.detector.user_files import read_examples
 from fewone.detector.verdicts import Verdict, count_anomalous
@@ -38,6 +37,8 @@ def render_page(
     stride: int | None = None,
 ) -> str:
     """The page, self-contained; the worst window stands for a recording. stride: as the recordings were cut."""
+    from fewone.detector.drawing import LARGEST_COUNT  # only on need: matplotlib takes most of a second
+
     worst = sorted(verdicts, key=lambda verdict: verdict.decision)
     values = np.stack([_example(verdict, shape) for verdict in worst[:LARGEST_COUNT]])
     buffer = io.BytesIO()

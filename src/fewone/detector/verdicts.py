@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from fewone.checkpoints import write_aside
 from fewone.detector.aligned import AlignedDetector
 from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.detector.user_files import FileExamples
 from fewone.errors import FewoneError
+from fewone.files import atomic_write
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def write_text(path: Path, text: str) -> None:
     """A file for the user, written aside and renamed."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_aside(path, text.encode())
+        atomic_write(path, text.encode())
     except OSError as error:
         raise FewoneError(f"{path}: cannot be written ({error.strerror}); give another place") from error
 

@@ -12,7 +12,7 @@ from fewone.calibration import Calibrated
 from fewone.episodes import ANOMALOUS, NORMAL, EvaluationPlan, Task
 from fewone.errors import FewoneError
 from fewone.evaluation.protocol import ScoredEpisode, decide_by_run, score_episodes
-from fewone.evaluation.results import Level
+from fewone.results import Level
 from fewone.sampling import EpisodeSampler, count_normals
 
 RATES = (0.1, 0.05, 0.01)

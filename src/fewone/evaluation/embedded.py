@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fewone.calibration import Adapting
-from fewone.episodes import Pool, Preparation, RowPool, Store, Task
+from fewone.episodes import InputScaling, Pool, RowPool, Store, Task
 
 BATCH = 256
 
@@ -42,7 +42,7 @@ class Judged:
 
     learner: Adapting
     tasks: tuple[Task, ...]
-    preparation: Preparation
+    preparation: InputScaling
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class EmbeddedPool:
         return self.pool.draw(count, generator)
 
 
-def embed_once(learner: Adapting, tasks: Sequence[Task], preparation: Preparation) -> Judged:
+def embed_once(learner: Adapting, tasks: Sequence[Task], preparation: InputScaling) -> Judged:
     """The same scores for less: embedded tasks where that is possible, otherwise everything as it was given.
 
     It is not where inputs are standardised or normed by the support: then an example has an embedding for each support.
@@ -86,7 +86,7 @@ def embed_once(learner: Adapting, tasks: Sequence[Task], preparation: Preparatio
     moved = tuple(
         replace(task, normal=_move(task.normal, embedded), anomalous=_move(task.anomalous, embedded)) for task in tasks
     )
-    return Judged(learner.after_embedding(), moved, Preparation())
+    return Judged(learner.after_embedding(), moved, InputScaling())
 
 
 def count_examples(tasks: Sequence[Task]) -> int:

@@ -16,8 +16,8 @@ from fewone.calibration import Calibrated
 from fewone.episodes import Episodes, EvaluationPlan, Examples, Task
 from fewone.errors import FewoneError
 from fewone.evaluation.metrics import METRICS, Metrics, measure
-from fewone.evaluation.scores import Results, UnitScores
 from fewone.learners import Scorer
+from fewone.results.statistics import Results, UnitScores
 from fewone.sampling import EpisodeSampler
 
 

@@ -15,6 +15,7 @@ from fewone.evaluation.embedded import count_examples, embed_once
 from fewone.evaluation.protocol import evaluate
 from fewone.learners import MetaLearner
 from fewone.sampling import EpisodeSampler, count_normals
+from fewone.workers import ALONE, Exchange
 
 ENOUGH_TASKS = 10
 """With fewer independent validation tasks than this a threshold is calibrated over training tasks too."""
@@ -33,7 +34,7 @@ class Choosing(Protocol):
 
 
 @runtime_checkable
-class HasDial(Protocol):
+class HasHyperparameter(Protocol):
     """A learner with one setting to be chosen on validation tasks."""
 
     @property
@@ -64,11 +65,11 @@ def observe_batches(learner: MetaLearner, batches: Iterable[Episodes | ClassBatc
             learner.observe(batch)
 
 
-def choose_dial(
+def select_hyperparameter(
     learner: MetaLearner, tasks: Sequence[Task], sampler: EpisodeSampler, seed: int, episodes: int | None = None
 ) -> float | None:
     """Set the learner's dial to what judges validation tasks best (accuracy, then AUROC); None: it has no dial."""
-    if not isinstance(learner, HasDial) or not learner.dial.options:
+    if not isinstance(learner, HasHyperparameter) or not learner.dial.options:
         return None
     if not tasks:
         raise FewoneError("there is no validation task to choose a setting on; add tasks to the split")
@@ -96,6 +97,7 @@ def calibrate_over_tasks(
     tasks: int = 40,
     sizes: Sequence[int] = (),
     adaptation_sets: int = 5,
+    exchange: Exchange = ALONE,
 ) -> Calibrated:
     """The learner behind a threshold and scale calibrated over tasks that it was not trained on, for every K of sizes.
 
@@ -114,7 +116,8 @@ def calibrate_over_tasks(
         sampler = replace(sampler, preparation=embedded[0].preparation)
     # Leaving one out takes K adaptations for one: not where each of them is a descent.
     cheap = learner.every_k or is_shallow(learner)
-    return Calibrated(learner, calibrate(held_out, sampler, sizes, adaptation_sets, seed=seed, by_support=cheap))
+    found = calibrate(held_out, sampler, sizes, adaptation_sets, seed=seed, by_support=cheap, exchange=exchange)
+    return Calibrated(learner, found)
 
 
 def _draws_again(held_out: Sequence[HeldOut], sizes: Sequence[int], adaptation_sets: int) -> bool:

@@ -12,7 +12,7 @@ from fewone.datasets import split_name
 from fewone.errors import FewoneError
 from fewone.experiments.experiment import DataSettings, Experiment, find_algorithm
 from fewone.experiments.own_recipes import OWN, find_own_recipe
-from fewone.learners import LearnerSettings
+from fewone.learners import LEARNERS, LearnerSettings
 from fewone.networks import NetworkSettings
 from fewone.training import TrainingSettings
 
@@ -23,6 +23,12 @@ BALANCED = {"maml", "fomaml", "reptile", "anil", "foanil", "metasgd", "metaoptne
 """The learners of the paper that have a class-balanced form; `oc-` in front makes it one-class."""
 
 FIRST_ORDER = {"fomaml", "foanil", "reptile"}
+
+CLASS_FAMILIES = {"mt-mnist", "omniglot", "miniimagenet", "cifar-fs", "fc100"}
+"""Where another task's normals are anomalies: FB is a softmax over the classes there, not two classes per task."""
+
+VALIDATION_QUERIES = 50
+"""Of every learner, however few queries it is trained with (Reptile: K)."""
 
 EMBEDDING = {"metaoptnet", "protonet"}
 """Their originals use ordinary batch norm: running averages when judging."""
@@ -56,13 +62,17 @@ RECIPES: dict[str, Recipe] = {
     "cifar-fs": Recipe((32,) * 4, 3, "support", 0.01, 10, 30, 20_000),
     "fc100": Recipe((32,) * 4, 3, "support", 0.01, 10, 30, 10_000),
     "cnc": Recipe((32, 32, 64, 64), 5, "none", 0.0001, 5, 16, 10_000, meta_batch=16),
+    # Whatever a user brings, series or images.
+    "folder": _SERIES,
 }
 
 
 def find_recipe(dataset: str, algorithm: str) -> Recipe:
     """The family's recipe with what the authors changed for some algorithms."""
     family = _find_family(dataset)
-    recipe = RECIPES.get(family, _SERIES)
+    if family not in RECIPES:
+        raise FewoneError(f"no recipe says how to train on {family}; add one to RECIPES in experiments/defaults.py")
+    recipe = RECIPES[family]
     if family.startswith("sts-") and algorithm in FIRST_ORDER:
         recipe = replace(recipe, norm="support", inner_rate=0.001 if algorithm == "reptile" else 0.01)
     if algorithm in EMBEDDING and recipe.norm == "support":
@@ -74,6 +84,16 @@ def find_recipe(dataset: str, algorithm: str) -> Recipe:
     if family in ("cifar-fs", "fc100") and algorithm == "metasgd":
         recipe = replace(recipe, inner_steps=5, iterations=10_000)
     return recipe
+
+
+def _find_normal_share(learner: str) -> float:
+    """Half and half for a learner's class-balanced form; what has none, and every `oc-` form, is one-class."""
+    if learner in LEARNERS and learner not in BALANCED:
+        raise FewoneError(
+            f"nothing says whether {learner} has a class-balanced form; add it to BALANCED in experiments/defaults.py,"
+            f" or to OWN with a recipe of its own"
+        )
+    return 0.5 if learner in BALANCED else 1.0
 
 
 def _find_family(dataset: str) -> str:
@@ -95,15 +115,27 @@ def default_experiment(
     recipe = find_recipe(dataset, algorithm)
     # Reptile takes all its steps on batches of one size.
     query_size = max(2, k + k % 2) if algorithm == "reptile" else recipe.query_size
+    by_classes = learner.startswith("fb") and _find_family(dataset) in CLASS_FAMILIES
     return Experiment(
         dataset=dataset,
         learner=learner,
         k=k,
         seed=seed,
-        normal_share=0.5 if learner in BALANCED else 1.0,
+        normal_share=_find_normal_share(learner),
         test_normal_share=1.0,
         data=DataSettings(),
         network=NetworkSettings(filters=recipe.filters, kernel=recipe.kernel, norm=recipe.norm),
-        learning=LearnerSettings(inner_rate=recipe.inner_rate, inner_steps=recipe.inner_steps),
-        training=TrainingSettings(iterations=recipe.iterations, query_size=query_size, meta_batch=recipe.meta_batch),
+        learning=LearnerSettings(
+            inner_rate=recipe.inner_rate,
+            inner_steps=recipe.inner_steps,
+            batch="classes" if by_classes else "episodes",
+        ),
+        training=TrainingSettings(
+            iterations=recipe.iterations,
+            query_size=query_size,
+            meta_batch=recipe.meta_batch,
+            validation_queries=VALIDATION_QUERIES,
+            # Whatever is put on a trunk later must not choose its weights.
+            select="last" if learner.startswith(("fb", "mtl")) else "loss",
+        ),
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -81,6 +83,11 @@ class Experiment:
         return to_toml(self.to_plain())
 
 
+def identify(experiment: Experiment) -> str:
+    """A name for an experiment that changes with any of its settings."""
+    return hashlib.sha256(json.dumps(experiment.to_plain(), sort_keys=True).encode()).hexdigest()[:16]
+
+
 def _at_least(least: float, what: str = "a number") -> tuple[Callable[[Any], bool], str]:
     return (lambda value: value >= least), f"{what} of at least {least}"
 
@@ -138,10 +145,15 @@ LIMITS: dict[tuple[str, ...], tuple[Callable[[Any], bool], str]] = {
     ),
     ("training", "smallest_k"): _whole(1),
     ("training", "leave_out"): (lambda value: value == 0 or value >= 2, "0, or a whole number of at least 2"),
+    ("training", "shards"): _whole(0),
     ("training", "classes"): _whole(2),
     ("training", "class_examples"): _whole(2),
     ("training", "validate_every"): _whole(1),
     ("training", "validation_episodes"): _whole(1),
+    ("training", "validation_queries"): (
+        lambda value: value >= 2 and value % 2 == 0,
+        "an even whole number of at least 2 (half of each class)",
+    ),
     ("training", "threads"): _whole(1),
     ("training", "checkpoint_seconds"): _at_least(0),
 }

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from fewone.errors import FewoneError
 from fewone.learners import LearnerSettings
 from fewone.networks import NetworkSettings
 from fewone.training import TrainingSettings
 
-OWN = ("plda", "contrast")
+OWN = ("plda", "contrast", "evidence")
 
 
 @dataclass(frozen=True)
@@ -78,16 +79,26 @@ RECIPES: dict[tuple[str, str], OwnRecipe] = {
     ("plda", "folder"): OwnRecipe(_SERIES, LearnerSettings(dimensions=64), _TRAINING),
     ("plda", "cnc"): OwnRecipe(replace(_SPECTROGRAM, pooling="flatten"), LearnerSettings(dimensions=64), _FEW_TASKS),
     ("contrast", "series"): OwnRecipe(_SERIES, LearnerSettings(dimensions=32, residual=False), _TRAINING),
+    ("contrast", "folder"): OwnRecipe(_SERIES, LearnerSettings(dimensions=32, residual=False), _TRAINING),
     ("contrast", "sts-context"): OwnRecipe(
         _SERIES, LearnerSettings(dimensions=32, residual=False), replace(_TRAINING, iterations=3000)
     ),
+    ("evidence", "series"): OwnRecipe(NetworkSettings(), LearnerSettings(), _TRAINING),
+    ("evidence", "folder"): OwnRecipe(NetworkSettings(), LearnerSettings(), _TRAINING),
+    ("evidence", "cnc"): OwnRecipe(NetworkSettings(), LearnerSettings(), _FEW_TASKS),
     ("contrast", "cnc"): OwnRecipe(_SPECTROGRAM, LearnerSettings(dimensions=32, random_kernels=128), _FEW_TASKS),
 }
 
 
 def find_own_recipe(algorithm: str, family: str) -> OwnRecipe:
-    """The recipe for a family of datasets; where there is none of its own, that of short series."""
+    """The recipe for a family of datasets; for short series without one of their own, that of short series."""
     if family == "sts-context-hard":
         family = "sts-context"
-    fallback = RECIPES[(algorithm, "series")]
-    return RECIPES.get((algorithm, family), fallback)
+    if (algorithm, family) not in RECIPES and family.startswith("sts-"):
+        family = "series"
+    if (algorithm, family) not in RECIPES:
+        raise FewoneError(
+            f"no recipe says how to train {algorithm} on {family}; choose another learner, or add one to RECIPES in"
+            f" experiments/own_recipes.py"
+        )
+    return RECIPES[(algorithm, family)]

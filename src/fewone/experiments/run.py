@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import torch
+from safetensors.torch import load as read_tensors
+from safetensors.torch import save as write_tensors
+from torch import Tensor
 
 from fewone.augmentation import build_augmentation
 from fewone.calibration import Calibrated, CalibrationMap, HeldOut
-from fewone.checkpoints import ModelCard, build_learner, load_calibration, load_learner, save_calibration, save_learner
+from fewone.checkpoints import ModelSpec, build_learner, load_calibration, load_learner, save_calibration, save_learner
 from fewone.datasets import load
 from fewone.documents import DocumentError
 from fewone.episodes import TaskSplits, generator_for
@@ -23,13 +26,31 @@ from fewone.evaluation.alarms import measure_alarms
 from fewone.evaluation.embedded import embed_once
 from fewone.evaluation.gradients import has_initialisation, measure_cosines
 from fewone.evaluation.protocol import evaluate_twice
-from fewone.evaluation.results import Alarms, Cosine, Point, Row, Threshold, Training, append, find_origin, make_rows
-from fewone.evaluation.scores import Results
-from fewone.evaluation.selection import calibrate_over_tasks, choose_dial, is_shallow, is_trained, observe_batches
+from fewone.evaluation.selection import (
+    calibrate_over_tasks,
+    is_shallow,
+    is_trained,
+    observe_batches,
+    select_hyperparameter,
+)
 from fewone.experiments.defaults import default_experiment
 from fewone.experiments.experiment import Experiment, parse_experiment
 from fewone.experiments.training_log import TrainingLog
+from fewone.experiments.trunks import adopt_trunk, find_training, find_trunk, keep_trunk, place_trunk
 from fewone.learners import LearnerSettings, MetaLearner
+from fewone.results import (
+    Alarms,
+    Cosine,
+    Provenance,
+    Results,
+    Row,
+    Threshold,
+    Training,
+    ValidationPoint,
+    find_provenance,
+    make_rows,
+    write_records,
+)
 from fewone.sampling import ClassSampler, EpisodeSampler, describe_rounding
 from fewone.training import (
     Batches,
@@ -41,6 +62,7 @@ from fewone.training import (
     read_cost,
     read_history,
 )
+from fewone.workers import ALONE, Exchange
 
 Watcher = Callable[[Progress], None]
 # Every experiment is judged on the same test episodes, whatever its seed: only so can runs be paired.
@@ -61,13 +83,14 @@ def run(
     data_dirs: Sequence[Path] | None = None,
     results: Path | None = None,
     watch: Watcher | None = None,
+    trunks: Path | None = None,
 ) -> Results:
-    """Train (or go on, or find it done), judge on the test tasks, keep the rows."""
+    """Train (or go on, or find it done), judge on the test tasks, keep the rows. trunks: those that runs share."""
     splits = load_splits(experiment, data_dirs)
-    learner = train(experiment, splits, folder, watch)
-    found, rows = judge_on_test(experiment, splits, learner, folder)
+    learner = train(experiment, splits, folder, watch, trunks=trunks)
+    found, rows = evaluate_on_test(experiment, splits, learner, folder)
     if results is not None:
-        append(results, *rows, *look_back(experiment, splits, learner, folder))
+        write_records(results, *rows, *measure_diagnostics(experiment, splits, learner, folder))
     return found
 
 
@@ -84,64 +107,140 @@ def train(
     transform: Transform | None = None,
     tensorboard: bool = False,
     calibrated: bool = True,
+    trunks: Path | None = None,
+    exchange: Exchange = ALONE,
 ) -> MetaLearner:
     """The learner with its best weights; the folder holds the model, the training state, a log and the calibration.
 
-    calibrated: False leaves the calibration out, for those who ask for the learner alone.
+    calibrated: False leaves the calibration out, for those who ask for the learner alone. trunks: a folder in which
+    runs with the same trunk (FB, MTL) share its training. exchange: the workers that train together; the first of them
+    alone writes into the folder.
     """
-    torch.set_num_threads(experiment.training.threads)
     card = describe(experiment, splits)
     learner = build_learner(card)
+    sampler = make_sampler(experiment, splits, experiment.test_normal_share)
+    trunk, first = find_trunk(experiment), exchange.rank == 0
+    with _open_folder(experiment, card, folder) if first else nullcontext() as kept:
+        if kept is not None and not (trunk is None and is_trained(learner)):
+            kept.refuse_others()
+        if trunk is not None:
+            place = place_trunk(trunk, folder, trunks)
+            trained = build_learner(describe(trunk, splits))
+            trunk_card = describe(trunk, splits)
+            with _open_folder(trunk, trunk_card, place, wait=True) if first else nullcontext() as trunk_kept:
+                _learn(trunk, splits, trained, trunk_kept, watch, transform, tensorboard, exchange)
+                if first:
+                    keep_trunk(place, folder)
+            adopt_trunk(learner, trained)
+        elif is_trained(learner):
+            _learn(experiment, splits, learner, kept, watch, transform, tensorboard, exchange)
+        else:
+            batches = make_batches(experiment, splits, learner, transform)
+            observe_batches(learner, map(batches.draw, range(1, OBSERVED_BATCHES + 1)))
+        if exchange.from_first(b"" if load_calibration(folder) is None else b"calibrated") != b"calibrated":
+            select_hyperparameter(learner, splits.validation, sampler, experiment.seed)
+            if exchange.rank == 0:
+                save_learner(folder, learner, card)
+            if calibrated:
+                _calibrate_folder(experiment, splits, learner, folder, watch, exchange)
+    # A run that was over before has its chosen settings in the folder alone.
+    return load_learner(folder)[0] if exchange.rank == 0 else learner
+
+
+def _calibrate_folder(
+    experiment: Experiment,
+    splits: TaskSplits,
+    learner: MetaLearner,
+    folder: Path,
+    watch: Watcher | None,
+    exchange: Exchange,
+) -> None:
+    others = train_without_parts(experiment, splits, folder, watch, exchange) if is_trained(learner) else ()
+    calibration = calibrate_learner(experiment, splits, learner, others, exchange)
+    if exchange.rank == 0:
+        save_calibration(folder, calibration)
+
+
+def _open_folder(experiment: Experiment, card: ModelSpec, folder: Path, wait: bool = False) -> RunFolder:
+    defaults = default_experiment(experiment.dataset, experiment.learner, experiment.k).to_plain()
+    return RunFolder(folder, card, experiment.to_plain(), experiment.training.checkpoint_seconds, defaults, wait)
+
+
+def _learn(
+    experiment: Experiment,
+    splits: TaskSplits,
+    learner: MetaLearner,
+    kept: RunFolder | None,
+    watch: Watcher | None,
+    transform: Transform | None,
+    tensorboard: bool,
+    exchange: Exchange,
+) -> None:
+    """The training by gradient, in place, into an open folder; kept is None for all workers but the first."""
+    training = experiment.training
     batches = make_batches(experiment, splits, learner, transform)
     sampler = make_sampler(experiment, splits, experiment.test_normal_share)
-    defaults = default_experiment(experiment.dataset, experiment.learner, experiment.k).to_plain()
-    seconds = experiment.training.checkpoint_seconds
+    validator = Validator(
+        splits.validation, sampler, training.validation_episodes, experiment.seed, training.validation_queries
+    )
     with (
-        RunFolder(folder, card, experiment.to_plain(), seconds, defaults) as kept,
-        TrainingLog(folder, tensorboard) as log,
+        TrainingLog(kept.folder, tensorboard) if kept is not None else nullcontext() as log,
+        closing(meta_train(learner, batches, validator, training, kept, exchange)) as steps,
     ):
-        if is_trained(learner):
-            validator = Validator(splits.validation, sampler, experiment.training.validation_episodes, experiment.seed)
-            with closing(meta_train(learner, batches, validator, experiment.training, kept)) as steps:
-                for progress in steps:
-                    log.watch(progress)
-                    if watch is not None:
-                        watch(progress)
-        else:
-            kept.refuse_others()
-            observe_batches(learner, map(batches.draw, range(1, OBSERVED_BATCHES + 1)))
-        if load_calibration(folder) is None:
-            choose_dial(learner, splits.validation, sampler, experiment.seed)
-            save_learner(folder, learner, card)
-            if calibrated:
-                others = tuple(train_without_parts(experiment, splits, folder, watch)) if is_trained(learner) else ()
-                save_calibration(folder, calibrate_learner(experiment, splits, learner, others))
-    # A run that was over before has its chosen settings in the folder alone.
-    return load_learner(folder)[0]
+        for progress in steps:
+            if log is not None:
+                log.watch(progress)
+                if watch is not None:
+                    watch(progress)
 
 
 def train_without_parts(
-    experiment: Experiment, splits: TaskSplits, folder: Path, watch: Watcher | None = None
-) -> Iterator[HeldOut]:
-    """The same training again without each part of the training tasks: learners that have not seen what they judge."""
+    experiment: Experiment,
+    splits: TaskSplits,
+    folder: Path,
+    watch: Watcher | None = None,
+    exchange: Exchange = ALONE,
+) -> tuple[HeldOut, ...]:
+    """The same training again without each part of the training tasks: learners that have not seen what they judge.
+
+    Each part is a job of its own: workers train different parts side by side, each into its folder, and share the
+    weights.
+    """
     count = experiment.training.leave_out
     units = list(dict.fromkeys(task.unit for task in splits.train))
     if count > len(units):
         raise FewoneError(
             f"training.leave_out is {count}, but {splits.name} has {len(units)} independent training task(s)"
         )
-    for number in range(count):
+
+    def without(number: int) -> tuple[Experiment, TaskSplits]:
         left = set(units[number::count])
         rest = replace(splits, train=tuple(task for task in splits.train if task.unit not in left))
         # A batch of classes holds no more of them than are left.
         classes = min(experiment.training.classes, len(rest.train))
-        alone = replace(experiment, training=replace(experiment.training, leave_out=0, classes=classes))
-        learner = train(alone, rest, folder / f"{WITHOUT}{number}", watch, calibrated=False)
-        yield HeldOut(learner, tuple(task for task in splits.train if task.unit in left))
+        return replace(experiment, training=replace(experiment.training, leave_out=0, classes=classes)), rest
+
+    def work(number: int) -> Tensor:
+        alone, rest = without(number)
+        shown = watch if exchange.rank == 0 else None
+        learner = train(alone, rest, folder / f"{WITHOUT}{number}", shown, calibrated=False)
+        return torch.frombuffer(bytearray(write_tensors(dict(learner.state_dict()))), dtype=torch.uint8)
+
+    found = []
+    for number, packed in enumerate(exchange.share_out(count, work)):
+        learner = build_learner(describe(*without(number))).eval()
+        learner.load_state_dict(read_tensors(packed.numpy().tobytes()))
+        left = set(units[number::count])
+        found.append(HeldOut(learner, tuple(task for task in splits.train if task.unit in left)))
+    return tuple(found)
 
 
 def calibrate_learner(
-    experiment: Experiment, splits: TaskSplits, learner: MetaLearner, others: Sequence[HeldOut] = ()
+    experiment: Experiment,
+    splits: TaskSplits,
+    learner: MetaLearner,
+    others: Sequence[HeldOut] = (),
+    exchange: Exchange = ALONE,
 ) -> CalibrationMap:
     """What held-out tasks say of the learner's scores: for every K that it serves, or for those it is judged at.
 
@@ -162,39 +261,43 @@ def calibrate_learner(
         tasks=tasks,
         sizes=sizes,
         adaptation_sets=sets,
+        exchange=exchange,
     ).calibration
 
 
-def judge_on_test(
+def evaluate_on_test(
     experiment: Experiment,
     splits: TaskSplits,
     learner: MetaLearner,
     folder: Path | None = None,
     sizes: Sequence[int] | None = None,
+    normal_share: float | None = None,
 ) -> tuple[Results, tuple[Row, ...]]:
     """The test tasks by the dataset's own plan, and the rows of it; the cost of the folder's training is added.
 
     Judged twice: at the learner's own threshold, which is what is returned, and calibrated over tasks. sizes: the K to
-    judge at, None: the experiment's own and its further ones.
+    judge at, None: the experiment's own and its further ones; normal_share: of the supports, None: the experiment's.
     """
+    share = experiment.test_normal_share if normal_share is None else normal_share
+    judging = replace(experiment, test_normal_share=share)
     calibration = None if folder is None else load_calibration(folder)
-    calibrated = calibration or calibrate_learner(experiment, splits, learner)
+    calibrated = calibration or calibrate_learner(judging, splits, learner)
     judged = embed_once(learner, splits.test, splits.preparation)
     rows: tuple[Row, ...] = ()
     results: list[Results] = []
     for k in (experiment.k, *experiment.further_k) if sizes is None else sizes:
-        sized = replace(experiment, k=k)
-        sampler = replace(_make_test_sampler(sized, splits), preparation=judged.preparation)
+        sampler = replace(_make_test_sampler(replace(judging, k=k), splits), preparation=judged.preparation)
         both = evaluate_twice(
             Calibrated(judged.learner, calibrated), judged.tasks, splits.plan, sampler, EVALUATION_SEED
         )
         for found, threshold in zip(both, THRESHOLDS, strict=True):
-            rows += _make_rows(sized, splits, found, threshold, folder)
+            provenance = _trace(splits, found, folder)
+            rows += make_rows(found, experiment.to_plain(), k, share, "test", threshold, provenance)
             results.append(found)
     return results[0], rows
 
 
-def look_back(
+def measure_diagnostics(
     experiment: Experiment, splits: TaskSplits, learner: MetaLearner, folder: Path
 ) -> tuple[Training | Cosine | Alarms, ...]:
     """How the training went, what became of the cosine of a gradient-based learner, and of asked false-alarm rates.
@@ -204,17 +307,20 @@ def look_back(
     """
     asked = learner.every_k and load_calibration(folder) is not None
     alarms = count_alarms(experiment, splits, learner, folder) if asked else ()
-    history, cost = read_history(folder), read_cost(folder)
+    training_folder = find_training(folder)
+    history, cost = read_history(training_folder), read_cost(training_folder)
     if not history or cost is None:
         return alarms
-    origin = find_origin(splits.fingerprint, cost.seconds, cost.cpu_seconds)
-    points = tuple(Point(one.iteration, one.cpu_seconds, one.loss, one.accuracy) for one in history)
-    training = Training(experiment.to_plain(), experiment.seed, points, origin)
+    provenance = find_provenance(splits.fingerprint, cost.seconds, cost.cpu_seconds)
+    points = tuple(
+        ValidationPoint(one.iteration, one.cpu_seconds, one.loss, one.accuracy, one.auroc) for one in history
+    )
+    training = Training(experiment.to_plain(), provenance, points)
     if not has_initialisation(learner):
         return training, *alarms
     sampler = make_sampler(experiment, splits, 1.0)
     cosines = measure_cosines(learner, splits.test, splits.plan, sampler, EVALUATION_SEED)
-    cosine = Cosine(experiment.to_plain(), experiment.seed, cosines.units, cosines.values, origin)
+    cosine = Cosine(experiment.to_plain(), provenance, cosines.units, cosines.values)
     return training, cosine, *alarms
 
 
@@ -231,19 +337,9 @@ def count_alarms(experiment: Experiment, splits: TaskSplits, learner: MetaLearne
         calibrated = Calibrated(judged.learner, calibration)
         found = measure_alarms(calibrated, judged.tasks, splits.plan, sampler, EVALUATION_SEED)
         seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - started_cpu
-        origin = find_origin(splits.fingerprint, seconds, cpu_seconds)
+        provenance = find_provenance(splits.fingerprint, seconds, cpu_seconds)
         records += [
-            Alarms(
-                experiment.to_plain(),
-                experiment.seed,
-                k,
-                one.level,
-                one.rate,
-                one.units,
-                one.false_alarms,
-                one.misses,
-                origin,
-            )
+            Alarms(experiment.to_plain(), provenance, k, one.level, one.rate, one.units, one.false_alarms, one.misses)
             for one in found
         ]
     return tuple(records)
@@ -253,17 +349,15 @@ def _make_test_sampler(experiment: Experiment, splits: TaskSplits) -> EpisodeSam
     return make_sampler(experiment, splits, experiment.test_normal_share)
 
 
-def _make_rows(
-    experiment: Experiment, splits: TaskSplits, found: Results, threshold: Threshold, folder: Path | None
-) -> tuple[Row, ...]:
-    costs = [] if folder is None else [read_cost(one) for one in (folder, *folder.glob(f"{WITHOUT}*"))]
+def _trace(splits: TaskSplits, found: Results, folder: Path | None) -> Provenance:
+    """Where an evaluation's rows come from; their cost is that of the training, of its folds and of the evaluation."""
+    costs = [] if folder is None else [read_cost(find_training(one)) for one in (folder, *folder.glob(f"{WITHOUT}*"))]
     spent = [cost for cost in costs if cost is not None]
-    origin = find_origin(
+    return find_provenance(
         splits.fingerprint,
         found.seconds + sum(cost.seconds for cost in spent),
         found.cpu_seconds + sum(cost.cpu_seconds for cost in spent),
     )
-    return make_rows(found, experiment.to_plain(), experiment.seed, "test", threshold, origin)
 
 
 def restore_experiment(text: str, folder: Path) -> Experiment:
@@ -274,9 +368,9 @@ def restore_experiment(text: str, folder: Path) -> Experiment:
         raise FewoneError(f"{folder}: its experiment cannot be read by this version of fewone ({error})") from error
 
 
-def describe(experiment: Experiment, splits: TaskSplits) -> ModelCard:
+def describe(experiment: Experiment, splits: TaskSplits) -> ModelSpec:
     """The card of the model that this experiment trains."""
-    return ModelCard(
+    return ModelSpec(
         algorithm=experiment.algorithm,
         learning=_count_tasks(experiment, splits),
         network=experiment.network,
@@ -325,7 +419,9 @@ def make_batches(
                 f"{experiment.learner} asks for batches of classes, but in {splits.name} another task's normals are not"
                 f" anomalies; set learning.batch to 'episodes'"
             )
-        sampler = ClassSampler(training.classes, training.class_examples, splits.preparation)
+        # A batch holds no more classes than there are.
+        classes = min(training.classes, len(splits.train))
+        sampler = ClassSampler(classes, training.class_examples, splits.preparation)
     if transform is None and training.augmentation:
         transform = build_augmentation(training.augmentation, len(splits.train))
     return Batches(splits.train, sampler, training.meta_batch, experiment.seed, training.smallest_k, transform)

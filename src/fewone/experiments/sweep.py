@@ -1,20 +1,18 @@
 """Many experiments as jobs: on the cores of one machine or on a Dask cluster. What is done is skipped.
 
-A job is whole or not there: its rows are appended in one write, and only if no other worker was faster.
+A job is whole or not there: its records are one file, written only if no other worker was faster.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Literal
@@ -23,18 +21,21 @@ from joblib import Parallel, delayed, parallel_config
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from fewone.errors import FewoneError
-from fewone.evaluation.results import Failure, append, find_origin, read
-from fewone.experiments.experiment import Experiment, parse_experiment
+from fewone.experiments.experiment import Experiment, identify, parse_experiment
 from fewone.experiments.run import run
+from fewone.results import Failure, find_provenance, read_results, write_records
+from fewone.training.process import own_process
 
 Backend = Literal["loky", "dask"]
+TRUNKS = "trunks"
+"""The folder, among those of the runs, of the trunks that FB and MTL jobs share."""
 _CLUSTER_TRIES = 3
 """A cluster starts a job again on another worker by itself; a job that was begun this often is given up."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One experiment, the folder of its training, the file of its rows, and where the data are."""
+    """One experiment, the folder of its training, the folder of its records, and where the data are."""
 
     experiment: Experiment
     folder: Path
@@ -56,11 +57,6 @@ class Outcome:
     error: str = ""
 
 
-def identify(experiment: Experiment) -> str:
-    """A name for an experiment that changes with any of its settings."""
-    return hashlib.sha256(json.dumps(experiment.to_plain(), sort_keys=True).encode()).hexdigest()[:16]
-
-
 def plan(
     experiments: Sequence[Experiment], runs: Path, results: Path, data_dirs: tuple[Path, ...] | None = None
 ) -> list[Job]:
@@ -69,20 +65,34 @@ def plan(
     return [
         Job(experiment, runs / identify(experiment), results, data_dirs)
         for experiment in experiments
-        if experiment not in done
+        if not is_done(experiment, done)
     ]
 
 
-def find_done(results: Path) -> set[Experiment]:
-    """The experiments that have test rows in a results file; settings younger than a row count as their defaults."""
-    if not results.exists():
-        return set()
-    done = set()
-    for row in read(results).rows:
+Done = Mapping[Experiment, Set[int]]
+"""The K at which each training was evaluated on the test tasks, whatever its further K were meant to be."""
+
+
+def find_done(results: Path) -> Done:
+    """What has test rows in a folder of results; settings younger than a row count as their defaults."""
+    done: dict[Experiment, set[int]] = {}
+    parsed: dict[int, Experiment] = {}
+    rows = read_results(results).rows if results.exists() else ()
+    for row in rows:
         # A row of settings that no longer exist answers none of today's experiments.
         with suppress(FewoneError):
-            done |= {parse_experiment(row.experiment)} if row.split == "test" else set()
+            # The records of a file share their experiment.
+            if id(row.experiment) not in parsed:
+                parsed[id(row.experiment)] = replace(parse_experiment(row.experiment), further_k=())
+            experiment = parsed[id(row.experiment)]
+            if row.split == "test" and row.normal_share == experiment.test_normal_share:
+                done.setdefault(experiment, set()).add(row.k)
     return done
+
+
+def is_done(experiment: Experiment, done: Done) -> bool:
+    """Whether there are test rows at every K of the experiment."""
+    return {experiment.k, *experiment.further_k} <= done.get(replace(experiment, further_k=()), set())
 
 
 def sweep(
@@ -98,7 +108,7 @@ def sweep(
         while pending:
             try:
                 for outcome in Parallel(n_jobs=workers, return_as="generator_unordered", batch_size=1)(
-                    delayed(_work)(job) for job in list(pending.values())
+                    delayed(_work)(job, os.getpid()) for job in list(pending.values())
                 ):
                     del pending[outcome.job.folder]
                     yield outcome
@@ -137,13 +147,15 @@ def _workers(workers: int, backend: Backend, scheduler: str | None) -> Iterator[
         yield
 
 
-def _work(job: Job) -> Outcome:
-    """One job in a worker process: the rows, or the record of its failure, and how it ended."""
+def _work(job: Job, caller: int) -> Outcome:
+    """One job, in a worker process that is its own or in the caller's: the rows, or its failure, and how it ended."""
+    if os.getpid() != caller:
+        own_process(job.experiment.training.threads)
     started, started_cpu = time.perf_counter(), time.process_time()
     try:
         _note_try(job)
-        if job.experiment not in find_done(job.results):
-            run(job.experiment, job.folder, job.data_dirs, job.results)
+        if not is_done(job.experiment, find_done(job.results)):
+            run(job.experiment, job.folder, job.data_dirs, job.results, trunks=job.folder.parent / TRUNKS)
         error = ""
     except Exception as problem:
         error = str(problem) if isinstance(problem, FewoneError) else _locate(problem)
@@ -158,8 +170,8 @@ def _locate(problem: Exception) -> str:
 
 
 def _record_failure(job: Job, error: str, seconds: float, cpu_seconds: float) -> None:
-    origin = find_origin("", seconds, cpu_seconds)
-    append(job.results, Failure(job.experiment.to_plain(), job.experiment.seed, error, origin))
+    provenance = find_provenance("", seconds, cpu_seconds)
+    write_records(job.results, Failure(job.experiment.to_plain(), provenance, error))
 
 
 def _note_try(job: Job) -> None:
@@ -173,7 +185,7 @@ def _sort_out(pending: dict[Path, Job], backend: Backend) -> Iterator[Outcome]:
     """After a death: finished jobs are dropped, and the begun ones must show that it was not they who died."""
     for folder, job in list(pending.items()):
         begun = _count_tries(job)
-        if job.experiment in find_done(job.results):
+        if is_done(job.experiment, find_done(job.results)):
             outcome = Outcome(job, 0.0)
         elif backend == "loky" and begun:
             outcome = _retry_alone(job)
@@ -189,7 +201,7 @@ def _retry_alone(job: Job) -> Outcome:
     """Once more in a process that no other job shares; if that dies too, it is this job's own doing."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
         try:
-            return process.submit(_work, job).result()
+            return process.submit(_work, job, os.getpid()).result()
         except BrokenProcessPool:
             return _give_up(job)
 

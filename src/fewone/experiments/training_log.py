@@ -7,8 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
-from fewone.checkpoints import write_aside
 from fewone.errors import FewoneError
+from fewone.files import atomic_write
 from fewone.training import Progress
 
 LOG = "log.jsonl"
@@ -53,7 +53,7 @@ class TrainingLog:
     def _open(self, first: int) -> TextIO:
         path = self.folder / LOG
         if path.exists():
-            write_aside(path, b"".join(line for line in path.read_bytes().splitlines(True) if _is_before(line, first)))
+            atomic_write(path, b"".join(line for line in path.read_bytes().splitlines(True) if _is_before(line, first)))
         if self._tensorboard:
             self._scalars = _open_scalars(self.folder / "tensorboard", first)
         return path.open("a", encoding="utf-8")

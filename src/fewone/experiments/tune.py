@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 from fewone.datasets import load
 from fewone.errors import FewoneError
-from fewone.experiments.experiment import Experiment
+from fewone.experiments.experiment import Experiment, identify
 from fewone.experiments.run import train
-from fewone.experiments.sweep import identify
 from fewone.training import Progress
 
 if TYPE_CHECKING:

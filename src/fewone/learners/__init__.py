@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fewone.learners.anil import build_anil, build_foanil
-from fewone.learners.contrast import build_contrast
-from fewone.learners.maml import build_fomaml, build_maml
-from fewone.learners.meta_learner import MetaLearner, Scorer, query_loss
-from fewone.learners.meta_sgd import build_meta_sgd
-from fewone.learners.metaoptnet import build_metaoptnet
-from fewone.learners.plda import build_plda
-from fewone.learners.protonet import build_protonet
-from fewone.learners.reptile import build_reptile
+from fewone.learners.anil import Anil, build_anil, build_foanil
+from fewone.learners.contrast import Contrast, build_contrast
+from fewone.learners.evidence import Evidence, build_evidence
+from fewone.learners.maml import Maml, build_fomaml, build_maml
+from fewone.learners.meta_learner import MetaLearner, Scorer, query_loss, snapshot
+from fewone.learners.meta_sgd import MetaSgd, build_meta_sgd
+from fewone.learners.metaoptnet import MetaOptNet, build_metaoptnet
+from fewone.learners.plda import Plda, build_plda
+from fewone.learners.protonet import ProtoNet, build_protonet
+from fewone.learners.reptile import Reptile, build_reptile
 from fewone.learners.settings import LearnerSettings
 from fewone.networks import NetworkSettings
 
@@ -32,6 +33,24 @@ LEARNERS: dict[str, Builder] = {
     "protonet": build_protonet,
     "plda": build_plda,
     "contrast": build_contrast,
+    "evidence": build_evidence,
 }
 
-__all__ = ["LEARNERS", "Builder", "LearnerSettings", "MetaLearner", "Scorer", "query_loss"]
+__all__ = [
+    "LEARNERS",
+    "Anil",
+    "Builder",
+    "Contrast",
+    "Evidence",
+    "LearnerSettings",
+    "Maml",
+    "MetaLearner",
+    "MetaOptNet",
+    "MetaSgd",
+    "Plda",
+    "ProtoNet",
+    "Reptile",
+    "Scorer",
+    "query_loss",
+    "snapshot",
+]

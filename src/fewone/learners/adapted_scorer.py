@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from fewone.learners.meta_learner import Scorer
+from fewone.learners.meta_learner import Scorer, snapshot
 from fewone.networks import Classifier, Statistics
 
 LARGEST_CHUNK = 2**17
@@ -22,8 +21,7 @@ class AdaptedScorer(Scorer):
     def __init__(self, classifier: Classifier, adapted: Mapping[str, Tensor], statistics: Statistics) -> None:
         """adapted (T, ...) each: what is not among them stays the classifier's. statistics (T, channels) each."""
         super().__init__()
-        # A copy: the learner may train on, what was adapted stays.
-        self.classifier = copy.deepcopy(classifier).requires_grad_(False)
+        self.classifier = snapshot(classifier)
         self.names = tuple(adapted)
         self.adapted = nn.ParameterList(nn.Parameter(value, requires_grad=False) for value in adapted.values())
         self.statistics = nn.ParameterList(nn.Parameter(value, requires_grad=False) for value in statistics)

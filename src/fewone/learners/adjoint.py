@@ -13,13 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fewone.conv_adjoint.derivatives import ConvDerivatives, PreparedInputs, Tape, logit_curvature, logit_gradient
 from fewone.episodes import Episodes, Examples
 from fewone.learners.adapted_scorer import AdaptedScorer
 from fewone.learners.inner_rates import StepRates
 from fewone.learners.task_groups import Result, work_in_groups
 from fewone.networks import Classifier, Statistics
-from fewone.networks.conv_derivatives import ConvDerivatives, Pass, PreparedInputs, logit_curvature, logit_gradient
-from fewone.networks.freed_memory import keep_freed_memory
 
 
 class AdjointLoop:
@@ -41,15 +40,16 @@ class AdjointLoop:
         statistics = tuple(torch.cat(column) for column in zip(*(kept for _, kept in found), strict=True))
         return AdaptedScorer(self.classifier, self.network.packing.unpack(rows), statistics)
 
-    def accumulate_meta_gradient(self, rates: Sequence[StepRates], episodes: Episodes, first_order: bool) -> Tensor:
-        keep_freed_memory()
+    def accumulate_meta_gradient(
+        self, rates: Sequence[StepRates], episodes: Episodes, first_order: bool, query_statistics: bool = False
+    ) -> Tensor:
         start, steps = self._start(), self._pack_rates(rates)
         learned = any(rate.requires_grad for step in rates for rate in step.values())
 
         def work(group: slice) -> MetaGradient:
             part = Support.of(self.network, episodes.support[group])
             rows = start.expand(len(part.examples), -1)
-            return differentiate(part, episodes.query[group], rows, steps, first_order, learned)
+            return differentiate(part, episodes.query[group], rows, steps, first_order, learned, query_statistics)
 
         total = MetaGradient.add(self._in_groups(episodes.support, work))
         self._accumulate(total.parameters / len(episodes))
@@ -57,15 +57,22 @@ class AdjointLoop:
             self._accumulate_rates(rates, [row / len(episodes) for row in total.rates])
         return total.loss / len(episodes)
 
-    def accumulate_way(self, rates: Sequence[StepRates], episodes: Episodes) -> Tensor:
-        keep_freed_memory()
+    def accumulate_reptile_gradient(
+        self,
+        rates: Sequence[StepRates],
+        episodes: Episodes,
+        balanced_step: bool = True,
+        query_statistics: bool = False,
+    ) -> Tensor:
         start, (*first, last) = self._start(), self._pack_rates(rates)
 
         def work(group: slice) -> MetaGradient:
             part = Support.of(self.network, episodes.support[group])
             rows = start.expand(len(part.examples), -1)
             middle = descend(part, rows, first)
-            loss, gradient = query_gradient(part, episodes.query[group], middle)
+            loss, gradient = query_gradient(part, episodes.query[group], middle, query_statistics)
+            if not balanced_step:
+                gradient = part.gradient(part.run(middle))
             return MetaGradient(loss.sum(), (rows - middle + gradient * last).sum(0), ())
 
         total = MetaGradient.add(self._in_groups(episodes.support, work))
@@ -106,7 +113,7 @@ class AdjointLoop:
 
 @dataclass(frozen=True)
 class Support:
-    """The support of T tasks, prepared once for all passes over it."""
+    """The support of T tasks, prepared once for all tapes over it."""
 
     network: ConvDerivatives
     examples: Examples
@@ -116,12 +123,12 @@ class Support:
     def of(network: ConvDerivatives, examples: Examples) -> Support:
         return Support(network, examples, network.prepare(examples.inputs))
 
-    def run(self, rows: Tensor) -> Pass:
+    def run(self, rows: Tensor) -> Tape:
         return self.network.run(rows, self.inputs)
 
-    def gradient(self, made: Pass) -> Tensor:
-        """Gradient of the support's loss in a pass that was made: (T, P)."""
-        return made.backward(logit_gradient(made.logits, self.examples.labels, self.examples.weights))
+    def gradient(self, tape: Tape) -> Tensor:
+        """Gradient of the support's loss on a tape: (T, P)."""
+        return tape.backward(logit_gradient(tape.logits, self.examples.labels, self.examples.weights))
 
     def statistics(self, rows: Tensor) -> Statistics:
         """What the support leaves behind for queries: mean and variance of each norm, (T, channels) each."""
@@ -129,10 +136,10 @@ class Support:
             return ()
         return self.run(rows).body.statistics
 
-    def hessian_product(self, made: Pass, direction: Tensor) -> Tensor:
-        """Hessian of the support's loss times direction (T, P), in a pass that went backward already."""
-        curvature = logit_curvature(made.logits, self.examples.weights)
-        return made.move(self.network.packing.split(direction), curvature)
+    def hessian_product(self, tape: Tape, direction: Tensor) -> Tensor:
+        """Hessian of the support's loss times direction (T, P), on a tape that went backward already."""
+        curvature = logit_curvature(tape.logits, self.examples.weights)
+        return tape.move(self.network.packing.split(direction), curvature)
 
 
 def descend(support: Support, start: Tensor, rates: Sequence[Tensor]) -> Tensor:
@@ -161,22 +168,28 @@ class MetaGradient:
 
 
 def differentiate(
-    support: Support, query: Examples, start: Tensor, rates: Sequence[Tensor], first_order: bool, learn_rates: bool
+    support: Support,
+    query: Examples,
+    start: Tensor,
+    rates: Sequence[Tensor],
+    first_order: bool,
+    learn_rates: bool,
+    query_statistics: bool = False,
 ) -> MetaGradient:
     """Gradient of the query's loss after SGD on the support. first_order: the steps' gradients are constants."""
     rows = start
-    passes: list[Pass | None] = []
+    tapes: list[Tape | None] = []
     gradients: list[Tensor | None] = []
     for rate in rates:
-        made = support.run(rows)
-        gradient = support.gradient(made)
+        tape = support.run(rows)
+        gradient = support.gradient(tape)
         rows = torch.addcmul(rows, gradient, rate, value=-1)
-        passes.append(None if first_order else made)
+        tapes.append(None if first_order else tape)
         gradients.append(gradient if learn_rates else None)
-    loss, adjoint = query_gradient(support, query, rows)
+    loss, adjoint = query_gradient(support, query, rows, query_statistics)
     by_rate: list[Tensor] = []
     for rate in reversed(rates):
-        kept, step = passes.pop(), gradients.pop()
+        kept, step = tapes.pop(), gradients.pop()
         if step is not None:
             by_rate.append(-(step * adjoint).sum(0))
         if kept is not None:
@@ -184,20 +197,29 @@ def differentiate(
     return MetaGradient(loss.sum(), adjoint.sum(0), tuple(reversed(by_rate)))
 
 
-def query_gradient(support: Support, query: Examples, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Loss (T,) of the query under rows (T, P), and its gradient, through the support's statistics too."""
+def query_gradient(
+    support: Support, query: Examples, rows: Tensor, query_statistics: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Loss (T,) of the query under rows (T, P), and its gradient, through the statistics too.
+
+    The statistics are the support's, or, with query_statistics, those of the query's own batch, in one chunk.
+    """
     network = support.network
-    made = support.run(rows) if network.has_norms else None
+    if query_statistics and network.has_norms:
+        alone = Support.of(network, query)
+        judged = alone.run(rows)
+        return weighted_loss(judged.logits, query), alone.gradient(judged)
+    tape = support.run(rows) if network.has_norms else None
     losses, gradients = [], []
     for cut in network.chunks(query.inputs):
         chunk = Examples(query.inputs[:, cut], query.labels[:, cut], query.weights[:, cut])
-        judged = network.run(rows, network.prepare(chunk.inputs), made.body.statistics if made is not None else None)
+        judged = network.run(rows, network.prepare(chunk.inputs), tape.body.statistics if tape is not None else None)
         losses.append(weighted_loss(judged.logits, chunk))
         gradients.append(judged.backward(logit_gradient(judged.logits, chunk.labels, chunk.weights)))
-        if made is not None:
-            made.body.want_of(judged.body)
-    if made is not None:
-        gradients.append(made.backward(torch.zeros_like(made.logits)))
+        if tape is not None:
+            tape.body.add_statistics_grad_of(judged.body)
+    if tape is not None:
+        gradients.append(tape.backward(torch.zeros_like(tape.logits)))
     return torch.stack(losses).sum(0), torch.stack(gradients).sum(0)
 
 

@@ -5,29 +5,66 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from fewone.conv_adjoint.derivatives import ConvDerivatives
+from fewone.conv_adjoint.features import embed_tasks
 from fewone.episodes import ClassBatch, Episodes, Examples
+from fewone.errors import InputError
 from fewone.learners.adapted_scorer import AdaptedScorer
 from fewone.learners.adjoint import accumulate
-from fewone.learners.inner_loop import Parameters, build_classifier, take_steps
-from fewone.learners.inner_rates import InnerRates, StepRates, build_rates
+from fewone.learners.inner_loop import Parameters, take_steps
+from fewone.learners.inner_rates import StepRates, choose_rates
 from fewone.learners.meta_learner import MetaLearner, query_loss
 from fewone.learners.settings import LearnerSettings
 from fewone.learners.task_groups import work_in_groups
-from fewone.networks import Classifier, NetworkSettings, Statistics
-from fewone.networks.conv_derivatives import ConvDerivatives
-from fewone.networks.conv_features import embed_tasks
-from fewone.networks.freed_memory import keep_freed_memory
+from fewone.networks import Classifier, NetworkSettings, Statistics, as_classifier, build_embedding
 
 
 class Anil(MetaLearner):
-    """The head is adapted on the features of the support."""
+    """ANIL (Raghu et al. 2020): the head alone is adapted, on the features of the support; the body is shared.
 
-    def __init__(self, classifier: Classifier, rates: InnerRates, first_order: bool) -> None:
+    Parameters
+    ----------
+    module : any torch module, inputs (n, *shape) -> features (n, d), as for `Maml`; it gets a linear head.
+    inner_rate, inner_steps : of the head's descent on the support.
+    learn_rates : one learned rate per tensor and step instead of the fixed one.
+    first_order : the steps are not differentiated through.
+    features : how many the module gives, where it cannot be read off its last layer.
+
+    References
+    ----------
+    Raghu, Raghu, Bengio, Vinyals: Rapid learning or feature reuse? ICLR 2020.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fewone.learners import Anil
+    >>> from fewone.episodes import Examples
+    >>> learner = Anil(torch.nn.Linear(3, 8), inner_rate=0.1, inner_steps=2)
+    >>> learner.adapt(Examples.normals(torch.zeros(1, 5, 3)))(torch.ones(1, 4, 3)).shape
+    torch.Size([1, 4])
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        *,
+        inner_rate: float = 0.01,
+        inner_steps: int = 5,
+        learn_rates: bool = False,
+        first_order: bool = False,
+        features: int | None = None,
+    ) -> None:
         super().__init__()
-        self.classifier, self.rates, self.first_order = classifier, rates, first_order
-        self.network = ConvDerivatives(classifier) if ConvDerivatives.can_differentiate(classifier) else None
+        self.classifier = as_classifier(module, features)
+        if not isinstance(self.classifier.head, nn.Linear):
+            raise InputError("Anil adapts a head on features; this module gives one logit: leave its last layer out")
+        self.rates = choose_rates(list(head_parameters(self.classifier)), inner_rate, inner_steps, learn_rates)
+        self.first_order = first_order
+        written_out = ConvDerivatives.can_differentiate(self.classifier)
+        self.network = ConvDerivatives(self.classifier) if written_out else None
+        self.note(inner_rate=inner_rate, inner_steps=inner_steps, learn_rates=learn_rates, first_order=first_order)
 
     def adapt(self, support: Examples) -> AdaptedScorer:
         head = head_parameters(self.classifier)
@@ -43,8 +80,7 @@ class Anil(MetaLearner):
         return AdaptedScorer(self.classifier, heads, statistics)
 
     def accumulate_gradient(self, batch: Episodes | ClassBatch) -> Tensor:
-        assert isinstance(batch, Episodes)
-        keep_freed_memory()
+        batch = self.expect_episodes(batch)
         parameters = list(self.parameters())
 
         def work(group: slice) -> tuple[Tensor, tuple[Tensor | None, ...]]:
@@ -114,5 +150,10 @@ def build_foanil(settings: LearnerSettings, network: NetworkSettings, shape: tup
 
 
 def _build(settings: LearnerSettings, network: NetworkSettings, shape: tuple[int, ...], first_order: bool) -> Anil:
-    classifier = build_classifier(network, shape)
-    return Anil(classifier, build_rates(list(head_parameters(classifier)), settings), first_order)
+    return Anil(
+        build_embedding(network, shape),
+        inner_rate=settings.inner_rate,
+        inner_steps=settings.inner_steps,
+        learn_rates=settings.learn_rates,
+        first_order=first_order,
+    )

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from fewone.episodes import NORMAL, ClassBatch, Episodes, Examples
 from fewone.errors import FewoneError
-from fewone.learners.meta_learner import GAIN, MetaLearner, Scorer, query_loss
+from fewone.learners.meta_learner import GAIN, MetaLearner, Scorer, query_loss, snapshot
 from fewone.learners.settings import LearnerSettings
-from fewone.networks import Embedding, NetworkSettings, RunningNorm, build_embedding
+from fewone.networks import NetworkSettings, RunningNorm, as_embedding, build_embedding
 from fewone.networks.front_ends import LogSpectrogram
 from fewone.networks.random_convolution import RandomConvolution
 from fewone.networks.settings import build_front_end
@@ -115,24 +115,57 @@ def nearest(points: Tensor, others: Tensor, allowed: Tensor, sharpness: Tensor |
 
 
 class Contrast(MetaLearner):
-    """Front end, residual, network and the weights of the evidence."""
+    """Distances to the K normals relative to theirs: front end, residual, network and the weights of the evidence.
+
+    Parameters
+    ----------
+    module : any torch module, what the front end gives (n, channels, ...) -> features (n, d).
+    shape : of one input, (channels, length).
+    front_end : a fixed transform before the module; None: the inputs themselves.
+    dimensions : of the space that distances live in.
+    residual : judge what differs from the mean of the normals (aligned series), or the series themselves.
+    random_kernels : how many fixed random convolutions give a distance of their own (0: none).
+    features : how many the module gives, where it cannot be read off its last layer.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fewone.learners import Contrast
+    >>> from fewone.episodes import Examples
+    >>> module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(32, 8))
+    >>> learner = Contrast(module, (1, 32), dimensions=4)
+    >>> learner.adapt(Examples.normals(torch.zeros(1, 5, 1, 32)))(torch.ones(1, 4, 1, 32)).shape
+    torch.Size([1, 4])
+    """
 
     every_k = True
 
     def __init__(
-        self, settings: LearnerSettings, front_end: LogSpectrogram | None, body: Embedding, shape: tuple[int, ...]
+        self,
+        module: nn.Module,
+        shape: tuple[int, ...],
+        *,
+        front_end: LogSpectrogram | None = None,
+        dimensions: int = 128,
+        residual: bool = True,
+        random_kernels: int = 0,
+        features: int | None = None,
     ) -> None:
-        """shape: of one input; body takes what the front end gives."""
         super().__init__()
-        self.settings = settings
+        body = as_embedding(module, features)
+        if body.takes_statistics:
+            raise FewoneError(
+                'contrast shares one network among all tasks: set the network\'s norm to "running" or "none"'
+            )
+        self.residual = residual
         self.front_end = front_end
         self.body = body
         channels = shape[0] if front_end is None else front_end.shape[0]
         self.deviation = PooledDeviation(channels)
         self.norm = RunningNorm(channels, affine=False)
-        self.head = nn.Linear(body.width, 1 + settings.dimensions)
-        self.convolution = RandomConvolution(shape, settings.random_kernels) if settings.random_kernels else None
-        self.fixed_deviation = PooledDeviation(2 * settings.random_kernels) if settings.random_kernels else None
+        self.head = nn.Linear(body.width, 1 + dimensions)
+        self.convolution = RandomConvolution(shape, random_kernels) if random_kernels else None
+        self.fixed_deviation = PooledDeviation(2 * random_kernels) if random_kernels else None
         kinds = 2 if self.convolution is None else 3
         # All numbers of the head, from here on, in tenths.
         self.log_sharpness = nn.Parameter(torch.zeros(()))
@@ -140,6 +173,8 @@ class Contrast(MetaLearner):
         self.bias = nn.Parameter(torch.zeros(2))
         self.prior = nn.Parameter(torch.zeros(kinds))
         self.log_strength = nn.Parameter(torch.zeros(kinds))
+        self.note(residual=residual)
+        self.train(self.training)
 
     def train(self, mode: bool = True) -> Contrast:
         """Batch statistics are for `accumulate_gradient` alone: adapting never depends on the rest of a batch."""
@@ -151,7 +186,7 @@ class Contrast(MetaLearner):
     def adapt(self, support: Examples) -> ContrastScorer:
         """Known anomalies among the support are left out: they are no normals, and this learner has no use for them."""
         front, fixed = self.describe(support.inputs)
-        return ContrastScorer(self, Support(front, fixed, (support.labels == NORMAL).to(front.dtype)))
+        return ContrastScorer(snapshot(self), Support(front, fixed, (support.labels == NORMAL).to(front.dtype)))
 
     def leave_one_out(self, support: Examples, left: Tensor) -> Tensor:
         """Logits (F,) of the normals `left` (F,) of one support (1, K, ...), each judged by the rest; seen once."""
@@ -163,7 +198,7 @@ class Contrast(MetaLearner):
             normal.scatter(1, left.unsqueeze(-1), 0.0),
         )
         left_fixed = None if fixed is None else fixed[0, left].unsqueeze(1)
-        if self.settings.residual:
+        if self.residual:
             opinion, place = self.look(self.query_views(front[0, left].unsqueeze(1), many))
             return ContrastScorer(self, many).judge(opinion, place, left_fixed).squeeze(1)
         # Without residuals an example looks the same whatever the others are: one look serves all folds.
@@ -186,7 +221,7 @@ class Contrast(MetaLearner):
 
         A difference to a mean of n has 1 + 1/n times the variance: the factor makes every n look alike.
         """
-        if not self.settings.residual:
+        if not self.residual:
             normed, _ = self.norm(front.flatten(0, 1))
             return torch.unflatten(normed, 0, front.shape[:2])
         unit = _broad(self.deviation().unsqueeze(0), front.flatten(0, 1))
@@ -306,8 +341,13 @@ class ContrastScorer(Scorer):
 
 
 def build_contrast(settings: LearnerSettings, network: NetworkSettings, shape: tuple[int, ...]) -> MetaLearner:
-    if network.norm == "support":
-        raise FewoneError('contrast shares one network among all tasks: set the network\'s norm to "running" or "none"')
     front_end = build_front_end(network, shape)
     body = build_embedding(replace(network, front_end="none"), shape if front_end is None else front_end.shape)
-    return Contrast(settings, front_end, body, shape)
+    return Contrast(
+        body,
+        shape,
+        front_end=front_end,
+        dimensions=settings.dimensions,
+        residual=settings.residual,
+        random_kernels=settings.random_kernels,
+    )

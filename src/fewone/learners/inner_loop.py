@@ -12,14 +12,13 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
+from fewone.conv_adjoint.derivatives import ConvDerivatives
 from fewone.episodes import Episodes, Examples
-from fewone.errors import FewoneError
 from fewone.learners.adapted_scorer import AdaptedScorer, stack_statistics, stack_tasks
 from fewone.learners.adjoint import AdjointLoop, accumulate
 from fewone.learners.inner_rates import StepRates
 from fewone.learners.meta_learner import query_loss
-from fewone.networks import Classifier, NetworkSettings, Statistics, build_embedding
-from fewone.networks.conv_derivatives import ConvDerivatives
+from fewone.networks import Classifier, Statistics
 
 Parameters = dict[str, Tensor]
 
@@ -31,28 +30,29 @@ class InnerLoop(Protocol):
         """The classifier after the steps on each task's support (T, K, ...)."""
         ...
 
-    def accumulate_meta_gradient(self, rates: Sequence[StepRates], episodes: Episodes, first_order: bool) -> Tensor:
+    def accumulate_meta_gradient(
+        self, rates: Sequence[StepRates], episodes: Episodes, first_order: bool, query_statistics: bool = False
+    ) -> Tensor:
         """Add the gradient of the mean query loss after the steps to `.grad` of the classifier and behind the rates.
 
-        first_order: the gradients of the steps count as constants. Returns the loss.
+        first_order: the gradients of the steps count as constants. query_statistics: the query is normed by its own
+        batch instead of by the support's statistics. Returns the loss.
         """
         ...
 
-    def accumulate_way(self, rates: Sequence[StepRates], episodes: Episodes) -> Tensor:
-        """Add the mean way back from where the steps end to `.grad`; the last step is on the query.
+    def accumulate_reptile_gradient(
+        self,
+        rates: Sequence[StepRates],
+        episodes: Episodes,
+        balanced_step: bool = True,
+        query_statistics: bool = False,
+    ) -> Tensor:
+        """Add the mean way back from where the steps end to `.grad`; the last step is on the query
+        (balanced_step), or on the support like the others. query_statistics: the query is normed by its own batch.
 
         Returns the mean query loss before the last step.
         """
         ...
-
-
-def build_classifier(network: NetworkSettings, shape: tuple[int, ...]) -> Classifier:
-    """The network of a gradient-based learner: an embedding and a linear head, free of running averages."""
-    if network.norm == "running":
-        raise FewoneError(
-            "norm 'running' averages over tasks, so that adapting would change the learner; choose 'support' or 'none'"
-        )
-    return Classifier(build_embedding(network, shape))
 
 
 def inner_loop_of(classifier: Classifier) -> InnerLoop:
@@ -78,28 +78,37 @@ class AutogradLoop:
                 found.append(self._statistics(adapted[-1], support[task]))
         return AdaptedScorer(self.classifier, stack_tasks(adapted), stack_statistics(found))
 
-    def accumulate_meta_gradient(self, rates: Sequence[StepRates], episodes: Episodes, first_order: bool) -> Tensor:
+    def accumulate_meta_gradient(
+        self, rates: Sequence[StepRates], episodes: Episodes, first_order: bool, query_statistics: bool = False
+    ) -> Tensor:
         losses = []
         start = dict(self.classifier.named_parameters())
         for task in range(len(episodes)):
             support, query = episodes.support[task], episodes.query[task]
             adapted = take_steps(self._on_support(support), start, rates, order=1 if first_order else 2)
-            loss = self._on_query(support, query)(adapted) / len(episodes)
+            loss = self._on_query(support, query, query_statistics)(adapted) / len(episodes)
             # The graph behind learned rates is shared by all tasks.
             torch.autograd.backward(loss, retain_graph=True)
             losses.append(loss.detach())
         return torch.stack(losses).sum()
 
-    def accumulate_way(self, rates: Sequence[StepRates], episodes: Episodes) -> Tensor:
+    def accumulate_reptile_gradient(
+        self,
+        rates: Sequence[StepRates],
+        episodes: Episodes,
+        balanced_step: bool = True,
+        query_statistics: bool = False,
+    ) -> Tensor:
         *first, last = rates
         losses = []
         start = dict(self.classifier.named_parameters())
         for task in range(len(episodes)):
             support, query = episodes.support[task], episodes.query[task]
             middle = take_steps(self._on_support(support), start, first, order=1)
+            on_query = self._on_query(support, query, query_statistics)
             with torch.no_grad():
-                losses.append(self._on_query(support, query)(middle))
-            end = take_steps(self._on_query(support, query), middle, [last], order=1)
+                losses.append(on_query(middle))
+            end = take_steps(on_query if balanced_step else self._on_support(support), middle, [last], order=1)
             for name, value in start.items():
                 accumulate(value, (value - end[name]).detach() / len(episodes))
         return torch.stack(losses).mean()
@@ -113,11 +122,11 @@ class AutogradLoop:
 
         return loss
 
-    def _on_query(self, support: Examples, query: Examples) -> Callable[[Parameters], Tensor]:
-        """Parameters -> cross-entropy of the query, normed by the statistics of the support under them."""
+    def _on_query(self, support: Examples, query: Examples, query_statistics: bool) -> Callable[[Parameters], Tensor]:
+        """Parameters -> cross-entropy of the query, normed by the statistics of the support under them or its own."""
 
         def loss(parameters: Parameters) -> Tensor:
-            statistics = self._statistics(parameters, support)
+            statistics = None if query_statistics else self._statistics(parameters, support)
             logits, _ = functional_call(self.classifier, parameters, (query.inputs, statistics))
             return query_loss(logits, query)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from fewone.learners.settings import LearnerSettings
+from fewone.errors import FewoneError
 
 StepRates = Mapping[str, Tensor]
 """The rate of one step for each adapted parameter, by name: a scalar, or a tensor of the parameter's shape."""
@@ -61,10 +61,16 @@ class ElementRates(InnerRates):
         return (clipped,) * self.steps
 
 
-def build_rates(names: Sequence[str], settings: LearnerSettings) -> InnerRates:
-    """The rates that the settings ask for: fixed, or learned per tensor and step."""
-    kind = TensorRates if settings.learn_rates else FixedRates
-    return kind(names, settings.inner_rate, settings.inner_steps)
+def choose_rates(names: Sequence[str], rate: float, steps: int, learn: bool) -> InnerRates:
+    """Fixed rates, or learned ones per tensor and step."""
+    check_rate(rate, steps)
+    return TensorRates(names, rate, steps) if learn else FixedRates(names, rate, steps)
+
+
+def check_rate(rate: float, steps: int) -> None:
+    """Refuse what no descent can be made with."""
+    if rate < 0 or steps < 0:
+        raise FewoneError(f"inner_rate is {rate} and inner_steps {steps}: numbers of at least 0 are needed")
 
 
 def clip(rates: Tensor, low: float, high: float) -> Tensor:

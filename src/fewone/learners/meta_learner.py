@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from typing import Literal
+from collections.abc import Mapping
+from typing import Literal, TypeVar
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fewone.episodes import ClassBatch, Episodes, Examples
+from fewone.errors import FewoneError
+
+Module = TypeVar("Module", bound=nn.Module)
 
 GAIN = 10.0
 """Adam moves every number by about the rate per step; those of a head beyond weights, such as thresholds and scales,
@@ -18,7 +23,8 @@ have further to go, so they are learned in tenths."""
 class Scorer(nn.Module, ABC):
     """Adapted to T tasks: inputs (T, n, *shape) -> anomaly logits (T, n). Above 0 = anomalous.
 
-    A query's logit depends on that query and on the support alone, never on the other queries.
+    A query's logit depends on that query and on the support alone, never on the other queries. A scorer is a snapshot:
+    what its learner does afterwards does not change it.
     """
 
     @abstractmethod
@@ -34,6 +40,22 @@ class MetaLearner(nn.Module, ABC):
     batch: Literal["episodes", "classes"] = "episodes"
     every_k: bool = False
 
+    _noted: Mapping[str, object] = {}
+
+    def note(self, **arguments: object) -> None:
+        """Keep the constructor's arguments that no tensor shows: a saved learner is compared by them."""
+        self._noted = arguments
+
+    def extra_repr(self) -> str:
+        """The noted arguments, as they were given."""
+        return ", ".join(f"{name}={value!r}" for name, value in self._noted.items())
+
+    def expect_episodes(self, batch: Episodes | ClassBatch) -> Episodes:
+        """The batch of a learner that is trained on episodes; a batch of classes is refused."""
+        if not isinstance(batch, Episodes):
+            raise FewoneError(f"{type(self).__name__} learns from episodes: set learning.batch to 'episodes'")
+        return batch
+
     @abstractmethod
     def adapt(self, support: Examples) -> Scorer:
         """Learn T tasks from their supports (T, K, ...). Which classes are there is read off the labels."""
@@ -41,6 +63,11 @@ class MetaLearner(nn.Module, ABC):
     @abstractmethod
     def accumulate_gradient(self, batch: Episodes | ClassBatch) -> Tensor:
         """Add the gradient of the mean meta-loss over the batch to `.grad` of the parameters; return that loss."""
+
+
+def snapshot(module: Module) -> Module:
+    """A copy in scoring mode without gradients, for a scorer: the learner may train on, what was adapted stays."""
+    return copy.deepcopy(module).eval().requires_grad_(False)
 
 
 def query_loss(logits: Tensor, query: Examples) -> Tensor:

@@ -7,48 +7,112 @@ the binary dual. With signs s = +1 for anomalous and -1 for normal, and kernel m
     two classes: minimise 1/2 (s*a)'G(s*a) - sum(a)   subject to  s'a = 0,     0 <= a_i <= penalty
 
 Both score a query by scale * (sum_i s_i a_i k(x_i, query) + bias). For a one-class support of normals that is
-scale * (rho - w'x), rho = bias. The ridge is the usual one of a machine with squared slacks.
+scale * (rho - w'x), rho = bias. The ridge is the usual one of a machine with squared slacks. Training takes nu as it is
+set; for judging it is chosen on validation tasks, as the paper does.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fewone.episodes import ANOMALOUS, ClassBatch, Episodes, Examples
 from fewone.errors import FewoneError
-from fewone.learners.meta_learner import Scorer, query_loss
+from fewone.learners.meta_learner import Scorer, query_loss, snapshot
 from fewone.learners.quadratic_program import QuadraticProgram, Solution, solve
-from fewone.learners.settings import LearnerSettings
-from fewone.learners.task_embedding import FeatureLearner, TaskEmbedding
+from fewone.learners.settings import KernelKind, LearnerSettings
+from fewone.learners.task_embedding import FeatureLearner, TaskEmbedding, as_task_embedding
 from fewone.networks import NetworkSettings, Statistics, build_embedding
+
+NUS = (0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
+
+
+class OutlierShare(nn.Module):
+    """The one-class machine's nu, to be chosen on validation tasks: a buffer, so that it is saved with the learner."""
+
+    nu: Tensor
+    options = NUS
+    episodes = 60
+
+    def __init__(self, nu: float) -> None:
+        super().__init__()
+        self.register_buffer("nu", torch.tensor(nu, dtype=torch.float64))
+
+    def choose(self, option: float) -> None:
+        """Settle on one of the options."""
+        self.nu.fill_(option)
 
 
 class MetaOptNet(FeatureLearner):
-    """An embedding, a support vector machine per task, and a learned scale of its decision values (as a logarithm)."""
+    """MetaOptNet (Lee et al. 2019): an embedding, a support vector machine per task, a learned scale of what it says.
 
-    def __init__(self, embedding: TaskEmbedding, kernel: Kernel, machine: Machine, scale: float = 1.0) -> None:
-        super().__init__(embedding)
-        self.kernel, self.machine = kernel, machine
+    Parameters
+    ----------
+    module : any torch module, inputs (n, *shape) -> features (n, d). Its batch norm and dropout, if any, work as usual
+        in meta-training and are fixed when judging.
+    kernel : of the machine; "rbf" learns its rate.
+    nu : the one-class machine's bound on the share of outliers.
+    penalty : the binary machine's box, where the support has two classes.
+    ridge : added to the kernel's diagonal.
+    features : how many the module gives, where it cannot be read off its last layer.
+
+    References
+    ----------
+    Lee, Maji, Ravichandran, Soatto: Meta-learning with differentiable convex optimization, CVPR 2019.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fewone.learners import MetaOptNet
+    >>> from fewone.episodes import Examples
+    >>> learner = MetaOptNet(torch.nn.Linear(3, 8), nu=0.2)
+    >>> learner.adapt(Examples.normals(torch.zeros(1, 5, 3)))(torch.ones(1, 4, 3)).shape
+    torch.Size([1, 4])
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        *,
+        kernel: KernelKind = "linear",
+        nu: float = 0.1,
+        penalty: float = 0.1,
+        ridge: float = 1.0,
+        features: int | None = None,
+    ) -> None:
+        super().__init__(as_task_embedding(module, features, centred=False))
+        self.kernel, self.machine = Kernel(kernel), Machine(nu, penalty, ridge)
+        # Inner products grow with the width; a scale of 1 starts wide networks on saturated logits.
+        scale = {"linear": self.embedding.width**-0.5, "cosine": 10.0, "rbf": 1.0}[kernel]
+        self.share = OutlierShare(nu)
         self.log_scale = nn.Parameter(torch.tensor(scale).log())
+        self.note(kernel=kernel, penalty=penalty, ridge=ridge)
+
+    @property
+    def dial(self) -> OutlierShare:
+        return self.share
 
     @torch.no_grad()
     def adapt(self, support: Examples) -> MetaOptNetScorer:
         features, statistics = self.embedding.embed_support(support.inputs)
-        fitted = self.machine.fit(self.kernel(features, features), support.labels)
+        fitted = replace(self.machine, nu=float(self.share.nu)).fit(self.kernel(features, features), support.labels)
         scale = self.log_scale.exp()
         return MetaOptNetScorer(self.embedding, statistics, self.kernel, features, fitted, scale)
 
     @torch.no_grad()
     def after_embedding(self) -> MetaOptNet:
         """The learner for examples that are embedded already."""
-        return MetaOptNet(self.embedding.passing(), self.kernel, self.machine, float(self.log_scale.exp()))
+        after = MetaOptNet(self.embedding.passing())
+        after.kernel, after.machine = self.kernel, replace(self.machine, nu=float(self.share.nu))
+        after.share.choose(float(self.share.nu))
+        after.log_scale.copy_(self.log_scale)
+        return after
 
     def accumulate_gradient(self, batch: Episodes | ClassBatch) -> Tensor:
-        assert isinstance(batch, Episodes)
+        batch = self.expect_episodes(batch)
         support, query = self.embedding.embed_episodes(batch.support.inputs, batch.query.inputs)
         fitted = self.machine.fit(self.kernel(support, support), batch.support.labels)
         logits = self.log_scale.exp() * fitted.decide(self.kernel(query, support)).to(query.dtype)
@@ -70,7 +134,7 @@ class MetaOptNetScorer(Scorer):
         scale: Tensor,
     ) -> None:
         super().__init__()
-        self.embedding, self.kernel = embedding, kernel
+        self.embedding, self.kernel = snapshot(embedding), snapshot(kernel)
         self.statistics = nn.ParameterList([nn.Parameter(entry, requires_grad=False) for entry in statistics])
         self.features: Tensor
         self.coefficients: Tensor
@@ -90,15 +154,19 @@ class MetaOptNetScorer(Scorer):
 class Kernel(nn.Module):
     """features (T, n, width), (T, m, width) -> similarities (T, n, m), float64.
 
-    linear: the inner product. rbf: exp(-rate * mean squared difference), the rate learned from 1 on.
+    linear: the inner product. cosine: that of features of length 1, so that the machine sees directions and not how
+    large a feature is. rbf: exp(-rate * mean squared difference), the rate learned from 1 on.
     """
 
-    def __init__(self, kind: Literal["linear", "rbf"]) -> None:
+    def __init__(self, kind: KernelKind) -> None:
         super().__init__()
+        self.unit_length = kind == "cosine"
         self.log_rate = nn.Parameter(torch.tensor(0.0)) if kind == "rbf" else None
 
     def forward(self, left: Tensor, right: Tensor) -> Tensor:
         left, right = left.to(torch.float64), right.to(torch.float64)
+        if self.unit_length:
+            left, right = F.normalize(left, dim=-1), F.normalize(right, dim=-1)
         products = left @ right.mT
         if self.log_rate is None:
             return products
@@ -176,8 +244,10 @@ def find_bias(program: QuadraticProgram, solution: Solution, signs: Tensor) -> T
 
 def build_metaoptnet(settings: LearnerSettings, network: NetworkSettings, shape: tuple[int, ...]) -> MetaOptNet:
     """The learner `metaoptnet`; it reads nu, kernel, ridge and penalty."""
-    embedding = TaskEmbedding(build_embedding(network, shape), centred=False)
-    machine = Machine(settings.nu, settings.penalty, settings.ridge)
-    # Inner products grow with the width; a scale of 1 starts wide networks on saturated logits.
-    scale = embedding.width**-0.5 if settings.kernel == "linear" else 1.0
-    return MetaOptNet(embedding, Kernel(settings.kernel), machine, scale)
+    return MetaOptNet(
+        build_embedding(network, shape),
+        kernel=settings.kernel,
+        nu=settings.nu,
+        penalty=settings.penalty,
+        ridge=settings.ridge,
+    )

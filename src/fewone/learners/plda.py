@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -16,9 +17,9 @@ from torch import Tensor, nn
 
 from fewone.episodes import NORMAL, ClassBatch, Episodes, Examples
 from fewone.errors import FewoneError
-from fewone.learners.meta_learner import GAIN, MetaLearner, Scorer, query_loss
+from fewone.learners.meta_learner import GAIN, MetaLearner, Scorer, query_loss, snapshot
 from fewone.learners.settings import LearnerSettings
-from fewone.networks import Embedding, NetworkSettings, RunningNorm, build_embedding
+from fewone.networks import NetworkSettings, RunningNorm, as_embedding, build_embedding
 
 LOG_TWO_PI = math.log(2.0 * math.pi)
 
@@ -61,13 +62,15 @@ class PosteriorScorer(Scorer):
     scale: Tensor
     bias: Tensor
 
-    def __init__(self, plda: Plda, support: Tensor, normal: Tensor, anomalous: Tensor, embedded: bool = False) -> None:
+    def __init__(
+        self, plda: Plda, support: Tensor, normal: Tensor, anomalous: Tensor, embedding: Plda | None = None
+    ) -> None:
         """support (T, K, D) embedded; normal and anomalous (T, K): 1 for what an example is, both 0 to leave it out.
 
-        embedded: queries come embedded too.
+        embedding: what embeds the queries, a snapshot; None: they come embedded too.
         """
         super().__init__()
-        self.plda, self.embedded = plda, embedded
+        self.plda = embedding
         count = normal.sum(-1, keepdim=True)
         predictive = predict((support * normal.unsqueeze(-1)).sum(-2), count, plda.within())
         scale, bias = plda.scale_and_bias(count)
@@ -86,7 +89,7 @@ class PosteriorScorer(Scorer):
             self.register_buffer(name, value)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        return self.score(inputs if self.embedded else self.plda.embed(inputs))
+        return self.score(inputs if self.plda is None else self.plda.embed(inputs))
 
     def score(self, queries: Tensor) -> Tensor:
         """queries (T, n, D) embedded, or (1, n, D) for all tasks -> logits (T, n)."""
@@ -119,9 +122,10 @@ class EmbeddedPlda:
 
     plda: Plda
 
+    @torch.no_grad()
     def adapt(self, support: Examples) -> PosteriorScorer:
         normal = (support.labels == NORMAL).to(support.inputs.dtype)
-        return PosteriorScorer(self.plda, support.inputs, normal, 1.0 - normal, embedded=True)
+        return PosteriorScorer(self.plda, support.inputs, normal, 1.0 - normal)
 
     def leave_one_out(self, support: Examples, left: Tensor) -> Tensor:
         """Logits (F,) of the normals `left` (F,) of one support (1, K, D), each judged by the rest."""
@@ -133,18 +137,60 @@ class EmbeddedPlda:
 
 
 class Plda(MetaLearner):
-    """Embedding, linear map to D dimensions, norm to unit variance, and the within-class variances w."""
+    """The library's own learner: a Gaussian model of classes on a shared embedding, adapted by Bayes' rule.
+
+    Embedding, linear map to D dimensions, norm to unit variance, and the within-class variances w; one trained model
+    serves every K.
+
+    Parameters
+    ----------
+    module : any torch module, inputs (n, *shape) -> features (n, d). Its batch norm and dropout, if any, work as usual
+        in meta-training and are fixed when judging.
+    dimensions : D, of the space that distances live in; 0: the module's own features.
+    batch : trained on episodes, or on batches of classes where another task's normals are anomalies.
+    largest_support : batches of classes train every K from 1 to this.
+    auxiliary_classes, auxiliary_weight : of a cross-entropy over all training classes (0: none).
+    flip_views : adapt and score images by the mean of both mirror views.
+    features : how many the module gives, where it cannot be read off its last layer.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fewone.learners import Plda
+    >>> from fewone.episodes import Examples
+    >>> learner = Plda(torch.nn.Linear(3, 8), dimensions=4)
+    >>> learner.adapt(Examples.normals(torch.zeros(1, 5, 3)))(torch.ones(1, 4, 3)).shape
+    torch.Size([1, 4])
+    """
 
     every_k = True
     embeds_alone = True
 
-    def __init__(self, settings: LearnerSettings, embedding: Embedding) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        *,
+        dimensions: int = 128,
+        batch: Literal["episodes", "classes"] = "episodes",
+        largest_support: int = 10,
+        auxiliary_classes: int = 0,
+        auxiliary_weight: float = 0.5,
+        flip_views: bool = False,
+        precision: Literal["float32", "bfloat16"] = "float32",
+        features: int | None = None,
+    ) -> None:
         super().__init__()
-        self.settings = settings
-        self.batch = settings.batch
+        embedding = as_embedding(module, features)
+        if embedding.takes_statistics:
+            raise FewoneError(
+                'plda shares one embedding among all tasks: set the network\'s norm to "running" or "none"'
+            )
+        self.batch = batch
+        self.largest_support, self.auxiliary_weight = largest_support, auxiliary_weight
+        self.flip_views, self.precision = flip_views, precision
         self.embedding = embedding
-        self.projection = nn.Linear(embedding.width, settings.dimensions) if settings.dimensions else nn.Identity()
-        width = settings.dimensions or embedding.width
+        self.projection = nn.Linear(embedding.width, dimensions) if dimensions else nn.Identity()
+        width = dimensions or embedding.width
         self.last_norm = RunningNorm(width, affine=False)
         # All numbers of the head, from here on, in tenths.
         self.within_logit = nn.Parameter(torch.zeros(width))
@@ -152,7 +198,9 @@ class Plda(MetaLearner):
         self.log_scale = nn.Parameter(torch.tensor([-2.5, 0.0]) / GAIN)
         self.shift = nn.Parameter(torch.zeros(2))
         self.log_concentration = nn.Parameter(torch.zeros(1))
-        self.classifier = nn.Linear(width, settings.auxiliary_classes) if settings.auxiliary_classes else None
+        self.classifier = nn.Linear(width, auxiliary_classes) if auxiliary_classes else None
+        self.note(flip_views=flip_views)
+        self.train(self.training)
 
     def train(self, mode: bool = True) -> Plda:
         """Batch statistics are for `accumulate_gradient` alone: adapting never depends on the rest of a batch."""
@@ -174,7 +222,7 @@ class Plda(MetaLearner):
     def embed(self, inputs: Tensor) -> Tensor:
         """inputs (T, n, *shape) -> z (T, n, D); outside of training, of images, the mean of both mirror views."""
         latent = self._embed(inputs)
-        if self.settings.flip_views and inputs.dim() == 5 and not self.last_norm.training:
+        if self.flip_views and inputs.dim() == 5 and not self.last_norm.training:
             latent = 0.5 * (latent + self._embed(inputs.flip(-1)))
         return latent
 
@@ -184,8 +232,8 @@ class Plda(MetaLearner):
         return torch.unflatten(latent, 0, inputs.shape[:2])
 
     def adapt(self, support: Examples) -> PosteriorScorer:
-        normal = (support.labels == NORMAL).to(self.shift.dtype)
-        return PosteriorScorer(self, self.embed(support.inputs), normal, 1.0 - normal)
+        normal, kept = (support.labels == NORMAL).to(self.shift.dtype), snapshot(self)
+        return PosteriorScorer(kept, kept.embed(support.inputs), normal, 1.0 - normal, kept)
 
     def leave_one_out(self, support: Examples, left: Tensor) -> Tensor:
         """Logits (F,) of the normals `left` (F,) of one support (1, K, ...), each judged by the rest; embedded once."""
@@ -218,7 +266,7 @@ class Plda(MetaLearner):
         if classes < 2 or examples < 2:
             raise FewoneError(f"a batch of {classes} classes with {examples} examples: at least 2 of each are needed")
         latent = self._embed_for_training(batch.inputs)
-        sizes = spread_sizes(classes, min(self.settings.largest_support, examples - 1)).to(latent.device)
+        sizes = spread_sizes(classes, min(self.largest_support, examples - 1)).to(latent.device)
         position = torch.arange(examples, device=latent.device)
         normal = (position < sizes.unsqueeze(-1)).to(latent.dtype)
         scorer = PosteriorScorer(self, latent, normal, torch.zeros_like(normal))
@@ -241,10 +289,10 @@ class Plda(MetaLearner):
                 f"a batch holds class number {int(truth.max())}, learning.auxiliary_classes is"
                 f" {self.classifier.out_features}: raise it, or set it to 0 to train without this loss"
             )
-        return self.settings.auxiliary_weight * F.cross_entropy(logits, truth)
+        return self.auxiliary_weight * F.cross_entropy(logits, truth)
 
     def _embed_for_training(self, inputs: Tensor) -> Tensor:
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.settings.precision == "bfloat16"):
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.precision == "bfloat16"):
             return self.embed(inputs)
 
 
@@ -254,6 +302,13 @@ def spread_sizes(count: int, largest: int) -> Tensor:
 
 
 def build_plda(settings: LearnerSettings, network: NetworkSettings, shape: tuple[int, ...]) -> MetaLearner:
-    if network.norm == "support":
-        raise FewoneError('plda shares one embedding among all tasks: set the network\'s norm to "running" or "none"')
-    return Plda(settings, build_embedding(network, shape))
+    return Plda(
+        build_embedding(network, shape),
+        dimensions=settings.dimensions,
+        batch=settings.batch,
+        largest_support=settings.largest_support,
+        auxiliary_classes=settings.auxiliary_classes,
+        auxiliary_weight=settings.auxiliary_weight,
+        flip_views=settings.flip_views,
+        precision=settings.precision,
+    )

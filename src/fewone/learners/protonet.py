@@ -13,21 +13,43 @@ import torch
 from torch import Tensor, nn
 
 from fewone.episodes import ANOMALOUS, NORMAL, ClassBatch, Episodes, Examples
-from fewone.learners.meta_learner import Scorer, query_loss
+from fewone.learners.meta_learner import Scorer, query_loss, snapshot
 from fewone.learners.settings import LearnerSettings
-from fewone.learners.task_embedding import FeatureLearner, TaskEmbedding
+from fewone.learners.task_embedding import FeatureLearner, TaskEmbedding, as_task_embedding
 from fewone.networks import NetworkSettings, Statistics, build_embedding
 
 
 class ProtoNet(FeatureLearner):
-    """logit = temperature * (distance to the normal prototype - distance to the anomalous prototype).
+    """Prototypical networks (Snell et al. 2017), and their one-way form (Kruspe 2019) where the support has one class.
 
-    Distances are squared and averaged over the feature dimensions, so that the temperature means the same at every
-    width; it is learned, as its logarithm.
+    logit = temperature * (distance to the normal prototype - distance to the anomalous prototype). Distances are
+    squared and averaged over the feature dimensions, so that the temperature means the same at every width; it is
+    learned, as its logarithm.
+
+    Parameters
+    ----------
+    module : any torch module, inputs (n, *shape) -> features (n, d). Its batch norm and dropout, if any, work as usual
+        in meta-training and are fixed when judging.
+    temperature : where the learned one starts.
+    features : how many the module gives, where it cannot be read off its last layer.
+
+    References
+    ----------
+    Snell, Swersky, Zemel: Prototypical networks for few-shot learning, NeurIPS 2017.
+    Kruspe: One-way prototypical networks, 2019.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fewone.learners import ProtoNet
+    >>> from fewone.episodes import Examples
+    >>> learner = ProtoNet(torch.nn.Linear(3, 8))
+    >>> learner.adapt(Examples.normals(torch.zeros(1, 5, 3)))(torch.ones(1, 4, 3)).shape
+    torch.Size([1, 4])
     """
 
-    def __init__(self, embedding: TaskEmbedding, temperature: float = 4.0) -> None:
-        super().__init__(embedding)
+    def __init__(self, module: nn.Module, *, temperature: float = 4.0, features: int | None = None) -> None:
+        super().__init__(as_task_embedding(module, features, centred=True))
         self.log_temperature = nn.Parameter(torch.tensor(temperature).log())
 
     @torch.no_grad()
@@ -39,10 +61,10 @@ class ProtoNet(FeatureLearner):
     @torch.no_grad()
     def after_embedding(self) -> ProtoNet:
         """The learner for examples that are embedded already."""
-        return ProtoNet(self.embedding.passing(), float(self.log_temperature.exp()))
+        return ProtoNet(self.embedding.passing(), temperature=float(self.log_temperature.exp()))
 
     def accumulate_gradient(self, batch: Episodes | ClassBatch) -> Tensor:
-        assert isinstance(batch, Episodes)
+        batch = self.expect_episodes(batch)
         support, query = self.embedding.embed_episodes(batch.support.inputs, batch.query.inputs)
         prototypes = find_prototypes(support, batch.support)
         loss = query_loss(self.log_temperature.exp() * compare_distances(query, prototypes), batch.query)
@@ -57,7 +79,7 @@ class ProtoNetScorer(Scorer):
         self, embedding: TaskEmbedding, statistics: Statistics, prototypes: Tensor, temperature: Tensor
     ) -> None:
         super().__init__()
-        self.embedding = embedding
+        self.embedding = snapshot(embedding)
         self.prototypes: Tensor
         self.temperature: Tensor
         self.register_buffer("prototypes", prototypes)
@@ -85,4 +107,4 @@ def compare_distances(features: Tensor, prototypes: Tensor) -> Tensor:
 
 def build_protonet(settings: LearnerSettings, network: NetworkSettings, shape: tuple[int, ...]) -> ProtoNet:
     """The learner `protonet`; it reads no field of LearnerSettings."""
-    return ProtoNet(TaskEmbedding(build_embedding(network, shape), centred=True))
+    return ProtoNet(build_embedding(network, shape))

@@ -5,13 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+KernelKind = Literal["linear", "cosine", "rbf"]
+
 
 @dataclass(frozen=True)
 class LearnerSettings:
     """inner_rate, inner_steps: the gradient-based learners (maml, fomaml, reptile, anil, foanil, metasgd).
 
     learn_rates: one learned inner rate per tensor and step instead of a fixed one (maml, anil).
-    nu, kernel, ridge: metaoptnet (ridge is added to the kernel's diagonal).
+    query_statistics: maml, fomaml, reptile: in meta-training the query is normed by its own batch, as in the authors'
+    program of FOMAML and Reptile; judging is by the support's statistics in any case.
+    balanced_step: reptile: the last step of meta-training is on the class-balanced query, as the paper says; False: on
+    the support like the others, as in the authors' program.
+    nu, kernel, ridge: metaoptnet (ridge is added to the kernel's diagonal; nu: in training, for judging it is chosen on
+    validation tasks).
     penalty: metaoptnet: the upper bound of a weight where the support has two classes (nu rules with one).
     batch: plda, fb: train on episodes, or on batches of classes where another task's normals are anomalies.
     dimensions: plda, contrast: the width of the space that distances live in (0: the network's own).
@@ -23,13 +30,16 @@ class LearnerSettings:
     residual: contrast: judge what differs from the mean of the normals (aligned series), or the series themselves.
     random_kernels: contrast: how many fixed random convolutions give a distance of their own (0: none).
     flip_views: plda: adapt and score images by the mean of both mirror views.
+    evidence: evidence: the kinds of evidence by name (none: all that suit series).
     """
 
     inner_rate: float = 0.01
     inner_steps: int = 5
     learn_rates: bool = False
+    query_statistics: bool = False
+    balanced_step: bool = True
     nu: float = 0.1
-    kernel: Literal["linear", "rbf"] = "linear"
+    kernel: KernelKind = "linear"
     ridge: float = 1.0
     penalty: float = 0.1
     batch: Literal["episodes", "classes"] = "episodes"
@@ -43,3 +53,4 @@ class LearnerSettings:
     flip_views: bool = False
     residual: bool = True
     random_kernels: int = 0
+    evidence: tuple[str, ...] = ()

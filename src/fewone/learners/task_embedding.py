@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fewone.learners.meta_learner import MetaLearner
-from fewone.networks import Embedding, IdentityEmbedding, RunningNorm, Statistics
+from fewone.networks import Embedding, IdentityEmbedding, RunningNorm, Statistics, as_embedding
 
 
 class TaskEmbedding(nn.Module):
@@ -78,6 +78,11 @@ class TaskEmbedding(nn.Module):
             return features
         centred: Tensor = self.centre(features.flatten(0, 1))[0]
         return centred.reshape(features.shape)
+
+
+def as_task_embedding(module: nn.Module, features: int | None, centred: bool) -> TaskEmbedding:
+    """Any module over a task axis; one that is so already stays as it is."""
+    return module if isinstance(module, TaskEmbedding) else TaskEmbedding(as_embedding(module, features), centred)
 
 
 class FeatureLearner(MetaLearner):

@@ -1,4 +1,4 @@
-"""Tasks in groups, on as many threads as torch was given: small tasks together, large ones alone."""
+"""Tasks in groups: small tasks together, large ones alone; on threads of our own only where a process asked for it."""
 
 from __future__ import annotations
 
@@ -17,22 +17,32 @@ SMALL_MAP = 2**16
 LARGEST_GROUP = 8
 
 
+class _Threads:
+    """How many threads take whole groups: a setting of the process, made by whoever owns it."""
+
+    number = 1
+
+
+def use_threads(number: int) -> None:
+    """Let `number` threads take whole groups from now on, because a single product is too small to share.
+
+    For processes that do nothing else, with one thread for each product of torch: see `training.process`.
+    """
+    _Threads.number = number
+
+
 def work_in_groups(tasks: int, map_size: int, work: Callable[[slice], Result]) -> list[Result]:
     """Results of `work` for consecutive groups of tasks; map_size: values of one task's largest feature map.
 
-    Threads take whole groups, because a single product is too small to share. The order of the results, and so every
-    sum over them, does not depend on which thread was faster.
+    The order of the results, and so every sum over them, does not depend on which thread was faster, nor on how many
+    threads torch has.
     """
-    threads = torch.get_num_threads()
+    threads = _Threads.number
     size = min(LARGEST_GROUP, -(-tasks // threads)) if map_size <= SMALL_MAP else 1
     groups = [slice(start, min(start + size, tasks)) for start in range(0, tasks, size)]
     if threads == 1 or len(groups) == 1:
         return [_without_graph(work, group) for group in groups]
-    torch.set_num_threads(1)
-    try:
-        return list(_workers(os.getpid(), threads).map(lambda group: _without_graph(work, group), groups))
-    finally:
-        torch.set_num_threads(threads)
+    return list(_workers(os.getpid(), threads).map(lambda group: _without_graph(work, group), groups))
 
 
 def _without_graph(work: Callable[[slice], Result], group: slice) -> Result:

@@ -3,11 +3,14 @@
 Knows no task, no label, no learner.
 """
 
-from fewone.networks.conv import ConvEmbedding, RunningNorm
+from fewone.networks.backbone import Backbone, as_classifier, as_embedding
+from fewone.networks.conv import ConvEmbedding
+from fewone.networks.embedding import Classifier, Embedding, Statistics
+from fewone.networks.norms import RunningNorm
 from fewone.networks.settings import IdentityEmbedding, NetworkSettings, build_embedding
-from fewone.networks.support_norm import Classifier, Embedding, Statistics
 
 __all__ = [
+    "Backbone",
     "Classifier",
     "ConvEmbedding",
     "Embedding",
@@ -15,5 +18,7 @@ __all__ = [
     "NetworkSettings",
     "RunningNorm",
     "Statistics",
+    "as_classifier",
+    "as_embedding",
     "build_embedding",
 ]

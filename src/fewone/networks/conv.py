@@ -10,41 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fewone.errors import FewoneError
-from fewone.networks.support_norm import Embedding, Statistics, SupportNorm
-
-
-class RunningNorm(nn.Module):
-    """Ordinary batch norm behind the same interface: batch statistics in training, running averages otherwise."""
-
-    def __init__(self, channels: int, affine: bool = True, epsilon: float = 1e-5, momentum: float = 0.1) -> None:
-        super().__init__()
-        self.epsilon, self.momentum = epsilon, momentum
-        self.gamma = nn.Parameter(torch.ones(channels)) if affine else None
-        self.beta = nn.Parameter(torch.zeros(channels)) if affine else None
-        self.running_mean: Tensor
-        self.running_variance: Tensor
-        self.register_buffer("running_mean", torch.zeros(channels))
-        self.register_buffer("running_variance", torch.ones(channels))
-
-    def forward(self, inputs: Tensor, statistics: Statistics | None = None) -> tuple[Tensor, Statistics]:
-        normed = F.batch_norm(
-            inputs,
-            self.running_mean,
-            self.running_variance,
-            self.gamma,
-            self.beta,
-            training=self.training,
-            momentum=self.momentum,
-            eps=self.epsilon,
-        )
-        return normed, ()
-
-    def scale_and_shift(self) -> tuple[Tensor, Tensor]:
-        """The norm under the running averages as values * scale + shift, (channels,) each."""
-        scale = torch.rsqrt(self.running_variance + self.epsilon)
-        scale = scale if self.gamma is None else self.gamma * scale
-        shift = -self.running_mean * scale
-        return scale, shift if self.beta is None else self.beta + shift
+from fewone.networks.embedding import Embedding, Statistics
+from fewone.networks.norms import RunningNorm, SupportNorm
 
 
 def channels_last(inputs: Tensor) -> Tensor:
@@ -56,7 +23,9 @@ def channels_last(inputs: Tensor) -> Tensor:
 class ConvBlock(nn.Module):
     """One block: inputs (n, channels, *space) -> (n, filters, *space/2)."""
 
-    def __init__(self, channels: int, filters: int, kernel: int, dimensions: int, norm: str, norm_place: str) -> None:
+    def __init__(
+        self, channels: int, filters: int, kernel: int, dimensions: int, norm: str, norm_place: str, halving: str
+    ) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(filters, channels, *(kernel,) * dimensions))
         # A norm right behind the convolution takes any bias away again.
@@ -66,7 +35,7 @@ class ConvBlock(nn.Module):
         self.norm: nn.Module | None = {"none": None, "support": SupportNorm(filters), "running": RunningNorm(filters)}[
             norm
         ]
-        self.norm_place = norm_place
+        self.norm_place, self.halving = norm_place, halving
         self.dimensions = dimensions
 
     def forward(self, inputs: Tensor, statistics: Statistics | None = None) -> tuple[Tensor, Statistics]:
@@ -88,7 +57,7 @@ class ConvBlock(nn.Module):
             if before and self.norm is not None:
                 values, found = self.norm(values, statistics)
         # Max pooling and ReLU commute; pooling first leaves the ReLU a quarter of the work.
-        values = F.relu(pool(values, 2))
+        values = F.relu(pool(values, 2, ceil_mode=self.halving == "ceil"))
         if self.norm is not None and self.norm_place == "last":
             values, found = self.norm(values, statistics)
         return values, found
@@ -98,6 +67,7 @@ class ConvEmbedding(Embedding):
     """A stack of blocks: inputs (n, *shape) -> features (n, width).
 
     pooling: the last map is flattened, or each channel's mean and maximum are taken (then the place is forgotten).
+    halving: a map of odd size loses its last row and column when it is pooled (floor), or keeps them (ceil).
     """
 
     def __init__(
@@ -108,6 +78,7 @@ class ConvEmbedding(Embedding):
         norm: Literal["none", "support", "running"] = "none",
         norm_place: Literal["before-relu", "last"] = "before-relu",
         pooling: Literal["flatten", "mean-max"] = "flatten",
+        halving: Literal["floor", "ceil"] = "floor",
     ) -> None:
         super().__init__()
         channels, *space = shape
@@ -118,13 +89,14 @@ class ConvEmbedding(Embedding):
             )
         widths = (channels, *filters)
         self.blocks = nn.ModuleList(
-            ConvBlock(before, after, kernel, len(space), norm, norm_place) for before, after in pairwise(widths)
+            ConvBlock(before, after, kernel, len(space), norm, norm_place, halving)
+            for before, after in pairwise(widths)
         )
         self.takes_statistics = norm == "support"
         self.statistics_per_block = 2 if norm == "support" else 0
         size = 1
         for side in space:
-            size *= side >> len(filters)
+            size *= -(-side >> len(filters)) if halving == "ceil" else side >> len(filters)
         self.pooling = pooling
         self.width = filters[-1] * (size if pooling == "flatten" else 2)
 

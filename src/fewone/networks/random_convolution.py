@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fewone.errors import FewoneError
-from fewone.networks.support_norm import Embedding, Statistics
+from fewone.networks.embedding import Embedding, Statistics
 
 KERNEL = 9
 SAMPLES = 1 << 14

@@ -11,8 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fewone.errors import FewoneError
-from fewone.networks.conv import RunningNorm, channels_last
-from fewone.networks.support_norm import Embedding, Statistics, SupportNorm
+from fewone.networks.conv import channels_last
+from fewone.networks.embedding import Embedding, Statistics
+from fewone.networks.norms import RunningNorm, SupportNorm
 
 Norm = Literal["none", "support", "running"]
 SLOPE = 0.1

@@ -10,11 +10,12 @@ from typing import Literal
 from torch import Tensor
 
 from fewone.errors import FewoneError
-from fewone.networks.conv import ConvEmbedding, RunningNorm
+from fewone.networks.conv import ConvEmbedding
+from fewone.networks.embedding import Embedding, Statistics
 from fewone.networks.front_ends import LogSpectrogram
+from fewone.networks.norms import RunningNorm
 from fewone.networks.random_convolution import RandomConvolution
 from fewone.networks.resnet12 import ResNet12
-from fewone.networks.support_norm import Embedding, Statistics
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class NetworkSettings:
 
     norm "support" takes its statistics from the support set; "running" is ordinary batch norm with running averages.
     norm_place: before the ReLU (conv, norm, ReLU, pool) or last (conv, ReLU, pool, norm).
+    halving: when a map of odd size is pooled, its last row and column are dropped (floor) or kept (ceil, as in the
+    authors' program, whose norm_place is "last": on 28 x 28 images the last map is then 2 x 2 instead of 1 x 1).
     pooling: the last map flattened, or the mean and the maximum of each of its channels.
     front_end: a fixed transform of series before the network; window, hop (samples) and bands: the log-spectrogram's.
     kernels: how many of random-convolution.
@@ -35,6 +38,7 @@ class NetworkSettings:
     kernel: int = 3
     norm: Literal["none", "support", "running"] = "none"
     norm_place: Literal["before-relu", "last"] = "before-relu"
+    halving: Literal["floor", "ceil"] = "floor"
     pooling: Literal["flatten", "mean-max"] = "flatten"
     front_end: Literal["none", "log-spectrogram"] = "none"
     window: int = 256
@@ -74,7 +78,15 @@ class IdentityEmbedding(Embedding):
 
 
 def _build_conv(settings: NetworkSettings, shape: tuple[int, ...]) -> Embedding:
-    return ConvEmbedding(shape, settings.filters, settings.kernel, settings.norm, settings.norm_place, settings.pooling)
+    return ConvEmbedding(
+        shape,
+        settings.filters,
+        settings.kernel,
+        settings.norm,
+        settings.norm_place,
+        settings.pooling,
+        settings.halving,
+    )
 
 
 def _build_resnet12(settings: NetworkSettings, shape: tuple[int, ...]) -> Embedding:

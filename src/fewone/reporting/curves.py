@@ -1,20 +1,12 @@
-"""Curves as SVG: validation accuracy against work, test accuracy against K and against the share of anomalies."""
+"""Evidence -> curves: validation accuracy against work, test accuracy against K and against the share of anomalies."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from fewone.reporting.findings import Evidence, Finding
-
-
-@dataclass(frozen=True)
-class Line:
-    """One labelled curve."""
-
-    label: str
-    points: tuple[tuple[float, float], ...]
+from fewone.reporting.findings import Evidence, SeedAverage
+from fewone.reporting.line_plot import Line, draw_lines
 
 
 @dataclass(frozen=True)
@@ -28,8 +20,9 @@ class Figure:
 def draw_curves(evidence: Evidence) -> tuple[Figure, ...]:
     """Every curve for which there are points."""
     figures = []
-    for dataset in sorted({str(training.experiment["dataset"]) for training in evidence.trainings}):
-        trainings = [t for t in evidence.trainings if t.experiment["dataset"] == dataset and len(t.history) > 1]
+    kept = [one for seeds in evidence.trainings.values() for one in seeds if len(one.history) > 1]
+    for dataset in sorted({str(training.experiment["dataset"]) for training in kept}):
+        trainings = [training for training in kept if training.experiment["dataset"] == dataset]
         for x_label, key in (("iterations", "iteration"), ("CPU minutes", "cpu_seconds")):
             divisor = 60 if key == "cpu_seconds" else 1
             lines = [
@@ -39,22 +32,21 @@ def draw_curves(evidence: Evidence) -> tuple[Figure, ...]:
                 )
                 for t in trainings
             ]
-            if lines:
-                figures.append(_draw(f"{dataset}: validation accuracy against {x_label}", x_label, lines))
+            figures.append(_draw(f"{dataset}: validation accuracy against {x_label}", x_label, lines))
     figures += _draw_along(evidence, "K", lambda finding: finding.k)
     figures += _draw_along(evidence, "anomalies in the support, %", lambda finding: finding.support_cir)
     return tuple(figures)
 
 
-def _draw_along(evidence: Evidence, x_label: str, place: Callable[[Finding], int]) -> list[Figure]:
+def _draw_along(evidence: Evidence, x_label: str, place: Callable[[SeedAverage], int]) -> list[Figure]:
     """Test accuracy where one learner, trained in one way, was judged at three or more places of an axis."""
     figures = []
     for dataset in sorted({finding.dataset for finding in evidence.findings}):
-        ways: dict[tuple[str, str], list[Finding]] = {}
+        ways: dict[tuple[str, str], list[SeedAverage]] = {}
         for finding in evidence.findings:
             if finding.dataset == dataset and finding.level == "example":
                 label = f"{finding.settings}, {finding.threshold} threshold"
-                ways.setdefault((label, finding.trained_as), []).append(finding)
+                ways.setdefault((label, finding.key), []).append(finding)
         lines = []
         for (label, _), found in sorted(ways.items()):
             fixed = [finding for finding in found if _others_equal(finding, found, x_label)]
@@ -66,7 +58,7 @@ def _draw_along(evidence: Evidence, x_label: str, place: Callable[[Finding], int
     return figures
 
 
-def _others_equal(finding: Finding, findings: Sequence[Finding], x_label: str) -> bool:
+def _others_equal(finding: SeedAverage, findings: Sequence[SeedAverage], x_label: str) -> bool:
     """Along K the support is one-class; along the anomalous share K is the most frequent one."""
     if x_label == "K":
         return finding.support_cir == 0
@@ -75,21 +67,4 @@ def _others_equal(finding: Finding, findings: Sequence[Finding], x_label: str) -
 
 
 def _draw(title: str, x_label: str, lines: Sequence[Line]) -> Figure:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    with pyplot.rc_context({"svg.hashsalt": "fewone", "svg.fonttype": "none", "font.size": 9}):
-        figure, axes = pyplot.subplots(figsize=(6.4, 3.4), layout="constrained")
-        for line in lines:
-            horizontal, vertical = zip(*line.points, strict=True)
-            axes.plot(horizontal, vertical, marker="o" if len(line.points) < 12 else "", label=line.label, lw=1.2)
-        axes.set(xlabel=x_label, ylabel="balanced accuracy, %")
-        axes.grid(alpha=0.3)
-        axes.legend(fontsize=7, frameon=False)
-        buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
-        pyplot.close(figure)
-    text = buffer.getvalue()
-    return Figure(title, text[text.index("<svg") :])
+    return Figure(title, draw_lines(lines, x_label, "balanced accuracy, %"))

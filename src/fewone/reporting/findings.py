@@ -1,21 +1,37 @@
-"""Rows -> findings: all seeds of one experiment together, with where each row stands."""
+"""Rows -> findings: all seeds of one experiment together, and the trainings behind them."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from fewone.documents import DocumentError, from_plain, to_plain
 from fewone.errors import FewoneError
-from fewone.evaluation.results import Alarms, Cosine, Failure, Level, Row, Threshold, Training, read
-from fewone.evaluation.scores import Interval, Summary, UnitScores, average_seeds, bootstrap, interval, join_units
 from fewone.learners import LearnerSettings
 from fewone.networks import NetworkSettings
+from fewone.results import (
+    Alarms,
+    Cosine,
+    Failure,
+    Interval,
+    Level,
+    ResultSet,
+    Row,
+    Summary,
+    Threshold,
+    Training,
+    UnitScores,
+    average_seeds,
+    bootstrap,
+    join_units,
+    read_results,
+)
 from fewone.training import TrainingSettings
 
 Record = TypeVar("Record", Training, Cosine)
@@ -29,29 +45,24 @@ TOGETHER: dict[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a record stands: the file and its number among the records of its kind in it, from 1."""
+class SeedAverage:
+    """One experiment over its seeds, evaluated in one way: scores are means over seeds, intervals over units.
 
-    file: str
-    number: int
-    kind: Literal["row", "alarms"] = "row"
-
-    @property
-    def anchor(self) -> str:
-        return f"{self.kind}-{self.file.removesuffix('.jsonl')}-{self.number}"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One experiment over its seeds, at one level and threshold: scores are means over seeds, intervals over units."""
+    experiment: as it was trained, of the first seed; key: the same for all its seeds and evaluations.
+    """
 
     experiment: dict[str, Any]
+    key: str
+    k: int
+    normal_share: float
     level: Level
     threshold: Threshold
     rows: tuple[Row, ...]
-    places: tuple[Place, ...]
     scores: UnitScores
-    summary: Summary
+
+    @cached_property
+    def summary(self) -> Summary:
+        return self.scores.summarize()
 
     @property
     def seeds(self) -> int:
@@ -61,7 +72,7 @@ class Finding:
     @property
     def cpu_minutes(self) -> float:
         """Training and judging, mean over the trainings."""
-        return sum(row.origin.cpu_seconds for row in self.rows) / len(self.rows) / 60
+        return sum(row.provenance.cpu_seconds for row in self.rows) / len(self.rows) / 60
 
     @property
     def learner(self) -> str:
@@ -72,17 +83,13 @@ class Finding:
         return str(self.experiment["dataset"])
 
     @property
-    def k(self) -> int:
-        return int(self.experiment["k"])
-
-    @property
     def normed(self) -> bool:
         return bool(self.experiment["network"]["norm"] != "none")
 
     @property
     def support_cir(self) -> int:
         """Per cent of anomalies in the support at test."""
-        return round(100 * (1 - float(self.experiment["test_normal_share"])))
+        return round(100 * (1 - self.normal_share))
 
     @property
     def settings(self) -> str:
@@ -105,27 +112,21 @@ class Finding:
             if not name.startswith("validat")
         }
 
-    @property
-    def trained_as(self) -> str:
-        """The same for findings of one trained learner (one per seed), however it was judged."""
-        return _key({**self.experiment, **dict.fromkeys(JUDGING)})
-
 
 @dataclass(frozen=True)
 class AlarmFinding:
-    """What became of one asked rate over the seeds of an experiment: means with bootstrap intervals over units."""
+    """What became of one target rate over the seeds of an experiment: means with bootstrap intervals over units."""
 
     records: tuple[Alarms, ...]
-    places: tuple[Place, ...]
-    realised: Interval
+    observed: Interval
     misses: Interval
 
     @staticmethod
-    def of(records: Sequence[Alarms], places: Sequence[Place]) -> AlarmFinding:
+    def of(records: Sequence[Alarms]) -> AlarmFinding:
         """Each unit's mean over the seeds, and from there the means over units."""
-        realised = _average_units([(record.units, record.false_alarms) for record in records])
-        misses = _average_units([(record.units, record.misses) for record in records])
-        return AlarmFinding(tuple(records), tuple(places), bootstrap(realised), bootstrap(misses))
+        observed = average_units([(record.units, record.false_alarms) for record in records])
+        misses = average_units([(record.units, record.misses) for record in records])
+        return AlarmFinding(tuple(records), bootstrap(observed), bootstrap(misses))
 
     @property
     def first(self) -> Alarms:
@@ -139,115 +140,110 @@ class AlarmFinding:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything that the results files hold."""
+    """Everything that a folder of results holds; trainings and cosines by the key of their experiment, a seed each."""
 
-    findings: tuple[Finding, ...]
-    joined: tuple[Finding, ...]
-    trainings: tuple[Training, ...]
-    cosines: tuple[tuple[Cosine, Interval], ...]
+    findings: tuple[SeedAverage, ...]
+    joined: tuple[SeedAverage, ...]
+    trainings: Mapping[str, tuple[Training, ...]]
+    cosines: Mapping[str, tuple[Cosine, ...]]
     failures: tuple[Failure, ...]
     notices: tuple[str, ...]
     alarms: tuple[AlarmFinding, ...] = ()
+    files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
-    def shown(self) -> tuple[Finding, ...]:
+    def shown(self) -> tuple[SeedAverage, ...]:
         """Every finding, of single datasets and of those together."""
         return self.findings + self.joined
 
-    def validation_loss(self, finding: Finding) -> float | None:
+    def find_trainings(self, finding: SeedAverage) -> tuple[Training, ...]:
+        """How the finding's trainings went, as far as it was kept."""
+        keys = dict.fromkeys(_key(row.experiment) for row in finding.rows)
+        return tuple(training for key in keys for training in self.trainings.get(key, ()) if training.history)
+
+    def validation_loss(self, finding: SeedAverage) -> float | None:
         """The lowest validation loss of the finding's trainings, mean over seeds; None where none was kept."""
-        keys = {_key(row.experiment) for row in finding.rows}
-        lowest = [min(p.loss for p in t.history) for t in self.trainings if t.history and _key(t.experiment) in keys]
+        lowest = [min(point.loss for point in training.history) for training in self.find_trainings(finding)]
         return sum(lowest) / len(lowest) if lowest else None
 
 
 def collect(folder: Path) -> Evidence:
-    """All test rows under a folder of *.jsonl files, the newest of each experiment and seed."""
-    files = sorted(folder.glob("*.jsonl"))
-    if not files:
-        raise FewoneError(f"{folder}: no results (*.jsonl) are there; make some with fewone sweep or fewone evaluate")
-    rows: list[tuple[Row, Place]] = []
-    trainings: list[Training] = []
-    cosines: list[Cosine] = []
-    failures: list[Failure] = []
-    notices: list[str] = []
-    alarms: list[tuple[Alarms, Place]] = []
-    for file in files:
-        reading = read(file)
-        rows += [(row, Place(file.name, number)) for number, row in enumerate(reading.rows, start=1)]
-        alarms += [(one, Place(file.name, number, "alarms")) for number, one in enumerate(reading.alarms, start=1)]
-        trainings += reading.trainings
-        cosines += reading.cosines
-        failures += reading.failures
-        notices += [reading.notice] if reading.notice else []
-    findings = tuple(_gather([(row, place) for row, place in rows if row.split == "test"]))
+    """All test rows under a folder of results, the newest of each experiment and seed."""
+    found = read_results(folder) if folder.is_dir() else ResultSet()
+    if not (found.rows or found.failures or found.trainings or found.alarms):
+        raise FewoneError(f"{folder}: no results are there; make some with fewone sweep or fewone evaluate")
+    findings = tuple(_gather([row for row in found.rows if row.split == "test"]))
     return Evidence(
         findings,
         tuple(_join(findings)),
-        tuple(_newest(trainings)),
-        tuple((cosine, interval(cosine.values)) for cosine in _newest(cosines)),
-        tuple(failures),
-        tuple(notices),
-        tuple(_gather_alarms(alarms)),
+        _newest(found.trainings),
+        _newest(found.cosines),
+        _unanswered(found),
+        found.notices,
+        tuple(_gather_alarms(found.alarms)),
+        found.files,
     )
 
 
-def _gather(rows: Sequence[tuple[Row, Place]]) -> Iterable[Finding]:
-    groups: dict[tuple[str, str, str], dict[int, tuple[Row, Place]]] = {}
-    for row, place in sorted(rows, key=lambda item: item[0].origin.timestamp):
+def _unanswered(found: ResultSet) -> tuple[Failure, ...]:
+    """The failures of experiments that have no row: those that were tried again with success are history."""
+    answered = {(_key(row.experiment), row.seed) for row in found.rows}
+    return tuple(one for one in found.failures if (_key(one.experiment), one.seed) not in answered)
+
+
+def _gather(rows: Sequence[Row]) -> Iterable[SeedAverage]:
+    groups: dict[tuple[str, int, float, Level, Threshold], dict[int, Row]] = {}
+    for row in sorted(rows, key=lambda one: one.provenance.timestamp):
         # A later row of the same seed replaces an earlier one: the experiment was run again.
-        groups.setdefault((_key(row.experiment), row.level, row.threshold), {})[row.seed] = (row, place)
-    for group in groups.values():
-        kept = [group[seed] for seed in sorted(group)]
-        chosen, places = tuple(row for row, _ in kept), tuple(place for _, place in kept)
-        scores = average_seeds([row.scores for row in chosen])
-        first = chosen[0]
-        yield Finding(first.experiment, first.level, first.threshold, chosen, places, scores, scores.summarize())
+        way = (_key(row.experiment), row.k, row.normal_share, row.level, row.threshold)
+        groups.setdefault(way, {})[row.seed] = row
+    for way, group in groups.items():
+        kept = tuple(group[seed] for seed in sorted(group))
+        yield SeedAverage(kept[0].experiment, *way, kept, average_seeds([row.scores for row in kept]))
 
 
-def _join(findings: Sequence[Finding]) -> Iterable[Finding]:
+def _join(findings: Sequence[SeedAverage]) -> Iterable[SeedAverage]:
     """The datasets that belong together as one, wherever all of them were judged in the same way."""
-    ways: dict[tuple[str, str, str], dict[str, Finding]] = {}
+    ways: dict[tuple[str, int, float, str, str], dict[str, SeedAverage]] = {}
     for finding in findings:
-        way = (_key({**finding.experiment, "dataset": None}), finding.level, finding.threshold)
-        ways.setdefault(way, {})[finding.dataset] = finding
+        if any(finding.dataset in members for members in TOGETHER.values()):
+            key = _write_key({**_complete(finding.experiment), "dataset": None})
+            way = (key, finding.k, finding.normal_share, finding.level, finding.threshold)
+            ways.setdefault(way, {})[finding.dataset] = finding
     for name, members in TOGETHER.items():
         for found in ways.values():
             if found.keys() >= set(members):
                 yield _unite(name, [found[member] for member in members])
 
 
-def _unite(name: str, parts: Sequence[Finding]) -> Finding:
+def _unite(name: str, parts: Sequence[SeedAverage]) -> SeedAverage:
     scores = join_units({part.dataset: part.scores for part in parts})
     return replace(
         parts[0],
         experiment={**parts[0].experiment, "dataset": name},
         rows=tuple(row for part in parts for row in part.rows),
-        places=tuple(place for part in parts for place in part.places),
         scores=scores,
-        summary=scores.summarize(),
     )
 
 
-def _newest(records: Sequence[Record]) -> Iterable[Record]:
-    """The newest of each experiment and seed."""
-    found: dict[tuple[str, int], Record] = {}
-    for record in sorted(records, key=lambda one: one.origin.timestamp):
-        found[_key(record.experiment), record.seed] = record
-    return found.values()
+def _newest(records: Sequence[Record]) -> dict[str, tuple[Record, ...]]:
+    """The newest of each experiment and seed, by experiment."""
+    found: dict[str, dict[int, Record]] = {}
+    for record in sorted(records, key=lambda one: one.provenance.timestamp):
+        found.setdefault(_key(record.experiment), {})[record.seed] = record
+    return {key: tuple(seeds[seed] for seed in sorted(seeds)) for key, seeds in found.items()}
 
 
-def _gather_alarms(alarms: Sequence[tuple[Alarms, Place]]) -> Iterable[AlarmFinding]:
-    groups: dict[tuple[str, int, str, float], dict[int, tuple[Alarms, Place]]] = {}
-    for record, place in sorted(alarms, key=lambda item: item[0].origin.timestamp):
+def _gather_alarms(alarms: Sequence[Alarms]) -> Iterable[AlarmFinding]:
+    groups: dict[tuple[str, int, str, float], dict[int, Alarms]] = {}
+    for record in sorted(alarms, key=lambda one: one.provenance.timestamp):
         key = (_key(record.experiment), record.k, record.level, record.rate)
-        groups.setdefault(key, {})[record.seed] = (record, place)
+        groups.setdefault(key, {})[record.seed] = record
     for group in groups.values():
-        kept = [group[seed] for seed in sorted(group)]
-        yield AlarmFinding.of([record for record, _ in kept], [place for _, place in kept])
+        yield AlarmFinding.of([group[seed] for seed in sorted(group)])
 
 
-def _average_units(seeds: Sequence[tuple[tuple[str, ...], tuple[float, ...]]]) -> list[float]:
+def average_units(seeds: Sequence[tuple[tuple[str, ...], tuple[float, ...]]]) -> list[float]:
     """The mean over the seeds of each unit's value."""
     found: dict[str, list[float]] = {}
     for units, values in seeds:
@@ -256,17 +252,25 @@ def _average_units(seeds: Sequence[tuple[tuple[str, ...], tuple[float, ...]]]) -
     return [sum(values) / len(values) for values in found.values()]
 
 
-# What may change from one judging of a trained learner to the next.
-JUDGING = ("k", "further_k", "test_normal_share")
 SETTINGS = {"network": NetworkSettings, "learning": LearnerSettings, "training": TrainingSettings}
 
 
 def _key(experiment: dict[str, Any]) -> str:
-    """What makes two runs the same experiment: everything but the seed; settings unknown then count as left alone.
+    """What makes two trainings the same experiment: everything but the seed; settings unknown then count as left alone.
 
-    At which other K it was judged as well does not make it another learner.
+    At which further K it was evaluated does not make it another learner.
     """
-    return json.dumps({**_complete(experiment), "seed": None, "further_k": None}, sort_keys=True)
+    return _complete_key(json.dumps(experiment))
+
+
+@lru_cache(maxsize=10_000)
+def _complete_key(text: str) -> str:
+    """To complete an experiment takes a millisecond, and a training has a dozen records."""
+    return _write_key(_complete(json.loads(text)))
+
+
+def _write_key(experiment: Mapping[str, Any]) -> str:
+    return json.dumps({**experiment, "seed": None, "further_k": None}, sort_keys=True)
 
 
 def _show(value: object) -> str:
@@ -277,6 +281,6 @@ def _complete(experiment: dict[str, Any]) -> dict[str, Any]:
     completed = dict(experiment)
     for name, kind in SETTINGS.items():
         # A row of a version with other settings stands for itself.
-        with suppress(DocumentError):
+        with suppress(DocumentError, KeyError):
             completed[name] = to_plain(from_plain(kind, experiment[name]))
     return completed

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from fewone.evaluation.results import Level, Threshold
-from fewone.evaluation.scores import Interval
-from fewone.reporting.findings import TOGETHER, Evidence, Finding
+from fewone.reporting.findings import TOGETHER, Evidence, SeedAverage
 from fewone.reporting.published import read_published
 from fewone.reporting.tables import Cell, Table, Verdict, choose, judge, scale
+from fewone.results import Interval, Level, Threshold
 
-OWN = ("plda", "contrast")
+OWN = ("plda", "contrast", "evidence")
 REFERENCE = "oc-maml"
 SHOWN_K = (2, 10)
 THRESHOLDS: tuple[Threshold, ...] = ("own", "calibrated")
@@ -18,7 +17,7 @@ def build_own_table(evidence: Evidence) -> Table:
     """Balanced accuracy of every own learner and setting, before and after calibration over tasks."""
     columns = [f"K={k}, {threshold} threshold" for k in SHOWN_K for threshold in THRESHOLDS]
     columns += [f"OC-MAML here, K={k}" for k in SHOWN_K]
-    found: dict[tuple[str, Level, str], dict[tuple[int, str], list[Finding]]] = {}
+    found: dict[tuple[str, Level, str], dict[tuple[int, str], list[SeedAverage]]] = {}
     for finding in evidence.shown:
         if finding.learner in OWN and finding.support_cir == 0:
             row = found.setdefault((finding.dataset, finding.level, finding.settings), {})
@@ -45,7 +44,7 @@ def best_published(dataset: str, k: int) -> float | None:
     return round(max(means), 1) if means else None
 
 
-def _find_reference(evidence: Evidence, dataset: str, level: Level, k: int) -> list[Finding]:
+def _find_reference(evidence: Evidence, dataset: str, level: Level, k: int) -> list[SeedAverage]:
     return [
         finding
         for finding in evidence.shown
@@ -55,7 +54,7 @@ def _find_reference(evidence: Evidence, dataset: str, level: Level, k: int) -> l
     ]
 
 
-def _fill(candidates: list[Finding], evidence: Evidence) -> Cell | None:
+def _fill(candidates: list[SeedAverage], evidence: Evidence) -> Cell | None:
     if not candidates:
         return None
     finding = choose(candidates, evidence)
@@ -69,7 +68,7 @@ def _fill(candidates: list[Finding], evidence: Evidence) -> Cell | None:
         100 * finding.summary.auroc.mean,
         finding.seeds,
         finding.cpu_minutes,
-        finding.places,
+        finding.rows,
     )
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from fewone.evaluation.scores import Interval, compare
-from fewone.reporting.findings import Evidence, Finding, Place
+from fewone.reporting.findings import Evidence, SeedAverage, average_units
 from fewone.reporting.published import TITLES, Published, read_published
+from fewone.results import Interval, Record, compare, interval
 
 Verdict = Literal["better", "within", "worse", "open", "new"]
 CONTROL = "no-support"
@@ -24,7 +24,7 @@ class Cell:
     auroc: float | None = None
     seeds: int = 0
     cpu_minutes: float = 0.0
-    places: tuple[Place, ...] = ()
+    rows: tuple[Record, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -87,26 +87,25 @@ def _fill(number: Published, evidence: Evidence) -> Cell:
         100 * finding.summary.auroc.mean,
         finding.seeds,
         finding.cpu_minutes,
-        finding.places,
+        finding.rows,
     )
 
 
 def _fill_cosine(number: Published, evidence: Evidence) -> Cell:
-    """Cosines at K=10, the latest where there are several."""
-    found = [
-        (cosine, value)
-        for cosine, value in evidence.cosines
-        if cosine.experiment["learner"] == number.learner
-        and cosine.experiment["dataset"] == number.dataset
-        and cosine.experiment["k"] == 10
-    ]
-    if not found:
+    """Cosines at K=10 of the trainings whose accuracy the other tables show, among those that have one."""
+    alike = replace(number, k=10, support_cir=0)
+    candidates = [one for one in evidence.findings if _answers(one, alike) and evidence.cosines.get(one.key)]
+    if not candidates:
         return Cell(number.value, None, "open")
-    cosine, value = max(found, key=lambda item: item[0].origin.timestamp)
-    return Cell(number.value, value, judge(number.value, value), None, 1, cosine.origin.cpu_seconds / 60)
+    finding = choose(candidates, evidence)
+    cosines = evidence.cosines[finding.key]
+    ours = interval(average_units([(cosine.units, cosine.values) for cosine in cosines]))
+    minutes = sum(cosine.provenance.cpu_seconds for cosine in cosines) / len(cosines) / 60
+    note = f"accuracy {100 * finding.summary.accuracy.mean:.1f}"
+    return Cell(number.value, ours, judge(number.value, ours), None, len(cosines), minutes, finding.rows, (note,))
 
 
-def _answers(finding: Finding, number: Published) -> bool:
+def _answers(finding: SeedAverage, number: Published) -> bool:
     norm_fits = number.batch_norm == "best" or finding.normed == (number.batch_norm == "yes")
     return (
         finding.learner == number.learner
@@ -119,12 +118,12 @@ def _answers(finding: Finding, number: Published) -> bool:
     )
 
 
-def choose(candidates: Sequence[Finding], evidence: Evidence) -> Finding:
+def choose(candidates: Sequence[SeedAverage], evidence: Evidence) -> SeedAverage:
     """Of several settings the one with the lowest validation loss (never by test), or else the latest."""
     losses = [(evidence.validation_loss(finding), finding) for finding in candidates]
     if all(loss is not None for loss, _ in losses):
         return min(losses, key=lambda item: item[0] if item[0] is not None else 0.0)[1]
-    return max(candidates, key=lambda finding: max(row.origin.timestamp for row in finding.rows))
+    return max(candidates, key=lambda finding: max(row.provenance.timestamp for row in finding.rows))
 
 
 def scale(value: Interval) -> Interval:
@@ -150,7 +149,7 @@ def build_dataset_tables(evidence: Evidence) -> tuple[Table, ...]:
 METRIC_COLUMNS = ("accuracy", "auroc", "pr_auc", "f1", "false_alarms", "misses")
 
 
-def _build_dataset_table(dataset: str, level: str, shown: Sequence[Finding]) -> Table:
+def _build_dataset_table(dataset: str, level: str, shown: Sequence[SeedAverage]) -> Table:
     found = [f for f in shown if f.dataset == dataset and f.level == level]
     controls = {f.k: f for f in found if f.learner == CONTROL and f.threshold == "own"}
     rows = []
@@ -165,7 +164,7 @@ def _build_dataset_table(dataset: str, level: str, shown: Sequence[Finding]) -> 
                 None,
                 finding.seeds,
                 finding.cpu_minutes,
-                finding.places,
+                finding.rows,
                 notes if metric == "accuracy" else (),
             )
             for metric in METRIC_COLUMNS
@@ -175,7 +174,7 @@ def _build_dataset_table(dataset: str, level: str, shown: Sequence[Finding]) -> 
     return Table(title, METRIC_COLUMNS, tuple(rows))
 
 
-def _label_findings(found: Sequence[Finding]) -> list[str]:
+def _label_findings(found: Sequence[SeedAverage]) -> list[str]:
     """What each is; those that would be called the same are told apart by the settings in which they differ."""
     names = [_describe(finding) for finding in found]
     settings = [finding.flat_settings for finding in found]
@@ -187,7 +186,7 @@ def _label_findings(found: Sequence[Finding]) -> list[str]:
     return labels
 
 
-def _describe(finding: Finding) -> str:
+def _describe(finding: SeedAverage) -> str:
     norm = ", BN" if finding.normed else ""
     share = f", c = {finding.support_cir} %" if finding.support_cir else ""
     front = finding.experiment["network"].get("front_end", "none")
@@ -196,7 +195,7 @@ def _describe(finding: Finding) -> str:
     return f"{finding.learner} K={finding.k}{norm}{front}{share}{threshold}"
 
 
-def _compare_with_control(finding: Finding, control: Finding | None) -> tuple[str, ...]:
+def _compare_with_control(finding: SeedAverage, control: SeedAverage | None) -> tuple[str, ...]:
     """A note where the support taught a method nothing: the paired difference to the control is not above 0."""
     if control is None or finding.learner == CONTROL:
         return ()

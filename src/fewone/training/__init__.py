@@ -6,7 +6,8 @@ Draws no progress bar: it yields, the caller draws, logs and stops.
 from fewone.training.batches import Batches, Transform
 from fewone.training.loop import meta_train
 from fewone.training.run_folder import RunFolder, compare_versions, read_cost, read_history
-from fewone.training.settings import Cost, Progress, TrainingSettings, Validation
+from fewone.training.settings import Cost, Progress, Select, TrainingSettings, Validation
+from fewone.training.state import find_best
 from fewone.training.validation import Validator
 
 __all__ = [
@@ -14,11 +15,13 @@ __all__ = [
     "Cost",
     "Progress",
     "RunFolder",
+    "Select",
     "TrainingSettings",
     "Transform",
     "Validation",
     "Validator",
     "compare_versions",
+    "find_best",
     "meta_train",
     "read_cost",
     "read_history",

@@ -16,8 +16,10 @@ from fewone.learners import MetaLearner, query_loss
 from fewone.training.batches import Batch, Batches
 from fewone.training.run_folder import RunFolder
 from fewone.training.settings import Progress, TrainingSettings
+from fewone.training.shards import accumulate_in_shards
 from fewone.training.state import TrainingState, make_optimizer, outer_rate
 from fewone.training.validation import Validator
+from fewone.workers import ALONE, Exchange
 
 
 def meta_train(
@@ -26,22 +28,26 @@ def meta_train(
     validator: Validator,
     settings: TrainingSettings,
     folder: RunFolder | None = None,
+    exchange: Exchange = ALONE,
 ) -> Generator[Progress, None, None]:
-    """Train the learner in place; at the end it has the weights of the lowest validation loss.
+    """Train the learner in place; at the end it has the weights of its best validation (settings.select).
 
     With an open folder the run is kept there and, if it was begun there before, goes on from its last checkpoint to
     the same bits; a run that is over yields nothing. Closed between two iterations, it keeps its state first.
+    exchange: the workers that share the shards of each batch and the validation; the folder is the first one's alone.
     """
-    state = TrainingState(learner, make_optimizer(learner, settings))
+    state = TrainingState(learner, make_optimizer(learner, settings), select=settings.select)
     if folder is not None:
         folder.restore(state)
+    state.synchronise(exchange)
     ended = state.ending(settings)
     with closing(batches.follow(state.iteration + 1)) as stream:
         while not ended:
-            progress = _iterate(state, next(stream), batches, settings, folder)
+            progress = _iterate(state, next(stream), batches, settings, folder, exchange)
+            state.measure(exchange)
             ended = state.ending(settings)
             if ended or state.iteration % settings.validate_every == 0:
-                progress = replace(progress, validation=state.add(*validator.validate(learner)))
+                progress = replace(progress, validation=state.add(*validator.validate(learner, exchange)))
                 ended = state.ending(settings)
             if folder is not None and (ended or folder.is_due()):
                 folder.keep(state)
@@ -55,14 +61,23 @@ def meta_train(
 
 
 def _iterate(
-    state: TrainingState, batch: Batch, batches: Batches, settings: TrainingSettings, folder: RunFolder | None
+    state: TrainingState,
+    batch: Batch,
+    batches: Batches,
+    settings: TrainingSettings,
+    folder: RunFolder | None,
+    exchange: Exchange,
 ) -> Progress:
     """One step of the outer optimizer; a loss or gradient that is not finite ends the run before it does harm."""
     rate = outer_rate(settings, state.iteration)
     buffers = {name: buffer.clone() for name, buffer in state.learner.named_buffers()}
     state.optimizer.zero_grad(set_to_none=True)
     state.learner.train()
-    loss = float(_accumulate(state.learner, batch, batches.seed, state.iteration + 1))
+    number = state.iteration + 1
+    if settings.shards:
+        loss = float(accumulate_in_shards(state.learner, batch, settings.shards, batches.seed, number, exchange))
+    else:
+        loss = float(_accumulate(state.learner, batch, batches.seed, number))
     norm = _gradient_norm(state.learner, settings.clip)
     if not (math.isfinite(loss) and math.isfinite(norm)):
         for name, buffer in state.learner.named_buffers():

@@ -16,13 +16,13 @@ from torch import Tensor
 
 from fewone.checkpoints import (
     MODEL,
-    ModelCard,
+    ModelSpec,
     Versions,
     check_shapes,
     drop_calibration,
-    read_bundle,
+    read_checkpoint,
     read_versions,
-    write_bundle,
+    write_checkpoint,
 )
 from fewone.documents import DocumentError, from_plain, to_plain
 from fewone.errors import FewoneError
@@ -38,19 +38,21 @@ class RunFolder:
     """Keeps the state of one training of one experiment; holds the folder against other processes while open.
 
     experiment: as plain values, compared with what the folder says on taking up; defaults: what stands for keys that
-    did not exist when the folder's run was begun. card: of the model that is trained.
+    did not exist when the folder's run was begun. card: of the model that is trained. wait: for another process that
+    holds the folder, instead of refusing.
     """
 
     def __init__(
         self,
         folder: Path,
-        card: ModelCard,
+        card: ModelSpec,
         experiment: Mapping[str, Any],
         seconds: float = 60.0,
         defaults: Mapping[str, Any] | None = None,
+        wait: bool = False,
     ) -> None:
         self.folder, self.card, self.experiment, self.seconds = folder, card, experiment, seconds
-        self.defaults = defaults or {}
+        self.defaults, self.wait = defaults or {}, wait
         self._kept_at = time.monotonic()
         self._model_iteration = -1
         self._lock = -1
@@ -59,7 +61,7 @@ class RunFolder:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._lock, fcntl.LOCK_EX if self.wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             os.close(self._lock)
             raise FewoneError(f"{self.folder}: another process is training into this folder; wait for it") from error
@@ -81,7 +83,7 @@ class RunFolder:
             if (self.folder / f"{MODEL}.json").exists():
                 raise FewoneError(f"{self.folder}: holds a model without its training state; give another folder")
             return
-        tensors, document = read_bundle(self.folder, STATE)
+        tensors, document = read_checkpoint(self.folder, STATE)
         self._check(document, place)
         try:
             iteration, cost = document["iteration"], from_plain(Cost, document["cost"], path=("cost",))
@@ -100,7 +102,7 @@ class RunFolder:
             raise FewoneError(f"{self.folder}: holds a training of another experiment; give another folder with --out")
         place = self.folder / f"{MODEL}.json"
         if place.exists():
-            _, content = read_bundle(self.folder, MODEL)
+            _, content = read_checkpoint(self.folder, MODEL)
             try:
                 theirs = json.loads(content["experiment"])
             except (KeyError, TypeError, ValueError) as error:
@@ -134,7 +136,7 @@ class RunFolder:
         best = state.best_validation
         if best is not None and best.iteration != self._model_iteration:
             drop_calibration(self.folder)
-            write_bundle(self.folder, MODEL, state.best, to_plain(self.card))
+            write_checkpoint(self.folder, MODEL, state.best, to_plain(self.card))
             self._model_iteration = best.iteration
         document = {
             "iteration": state.iteration,
@@ -143,7 +145,7 @@ class RunFolder:
             "fingerprint": self.card.fingerprint,
             "experiment": dict(self.experiment),
         }
-        write_bundle(self.folder, STATE, state.tensors(), document)
+        write_checkpoint(self.folder, STATE, state.tensors(), document)
         self._kept_at = time.monotonic()
 
 
@@ -168,7 +170,7 @@ def read_history(folder: Path) -> list[Validation]:
     """The validations of the training in a folder; none where nothing was trained."""
     if not (folder / f"{STATE}.json").exists():
         return []
-    _, document = read_bundle(folder, STATE)
+    _, document = read_checkpoint(folder, STATE)
     return [from_plain(Validation, item, path=("history",)) for item in document["history"]]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+Select = Literal["loss", "accuracy", "auroc", "last"]
+
 
 @dataclass(frozen=True)
 class TrainingSettings:
@@ -15,11 +17,15 @@ class TrainingSettings:
     task must be, by those of its support.
     classes, class_examples: batches of classes, for the learners that take those.
     augmentation: names of AUGMENTATIONS, applied to training batches in this order.
-    validation_episodes: judged every validate_every iterations; the weights of the lowest loss are kept.
+    validation_episodes: judged every validate_every iterations, with validation_queries queries each, half of either
+    class (None: query_size). select: which weights are kept, those of the lowest validation loss, of the highest
+    balanced accuracy, of the highest AUROC (the earliest of equals), or the last.
     clip: the largest norm of the gradient. schedule: the outer rate over the iterations.
     threads: of torch; the same number gives the same bits. checkpoint_seconds: how much work a crash may cost.
     leave_out: into how many parts the training tasks are cut; one further training leaves out each, and what it says
     of that part joins the calibration. For datasets with few validation tasks; 0: those alone.
+    shards: into how many parts a batch is cut, so that workers can share it; the same number gives the same bits on any
+    number of workers. 0: the batch as a whole, for one process.
     """
 
     iterations: int = 10_000
@@ -39,9 +45,12 @@ class TrainingSettings:
     augmentation: tuple[str, ...] = ()
     validate_every: int = 100
     validation_episodes: int = 50
+    validation_queries: int | None = None
+    select: Select = "loss"
     threads: int = 1
     checkpoint_seconds: float = 60.0
     leave_out: int = 0
+    shards: int = 0
 
 
 @dataclass(frozen=True)
@@ -54,12 +63,16 @@ class Cost:
 
 @dataclass(frozen=True)
 class Validation:
-    """What the validation tasks said at one iteration: mean query loss and balanced accuracy."""
+    """What the validation tasks said at one iteration: mean query loss, balanced accuracy and AUROC.
+
+    auroc: None in trainings that were kept before it was measured.
+    """
 
     iteration: int
     loss: float
     accuracy: float
     cpu_seconds: float
+    auroc: float | None = None
 
 
 @dataclass(frozen=True)

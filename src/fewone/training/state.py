@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from safetensors.torch import load as read_tensors
+from safetensors.torch import save as write_tensors
 from torch import Tensor
 
+from fewone.documents import from_plain, to_plain
 from fewone.learners import MetaLearner
-from fewone.training.settings import Cost, TrainingSettings, Validation
+from fewone.training.settings import Cost, Select, TrainingSettings, Validation
+from fewone.workers import Exchange
 
 # What each optimizer keeps for a parameter, beside its weights.
 SLOTS: dict[type[torch.optim.Optimizer], tuple[str, ...]] = {
@@ -31,6 +37,24 @@ def make_optimizer(learner: MetaLearner, settings: TrainingSettings) -> torch.op
     return torch.optim.SGD(parameters, lr=rate, momentum=0.9, nesterov=True, weight_decay=decay)
 
 
+def find_best(history: Sequence[Validation], select: Select) -> Validation | None:
+    """The validation whose weights are kept: the earliest of the best, or the last; None where there is none.
+
+    >>> history = [Validation(100, 0.4, 0.8, 1.0, 0.9), Validation(200, 0.5, 0.9, 2.0, 0.9)]
+    >>> [find_best(history, select).iteration for select in ("loss", "accuracy", "auroc", "last")]
+    [100, 200, 100, 200]
+    """
+    if select == "last":
+        return history[-1] if history else None
+
+    def measure(validation: Validation) -> float:
+        if select == "loss":
+            return validation.loss
+        return -validation.accuracy if select == "accuracy" else -(validation.auroc or 0.0)
+
+    return min(history, key=measure, default=None)
+
+
 @dataclass
 class TrainingState:
     """After `iteration` iterations: the learner, its optimizer, the best weights so far and the validation history."""
@@ -41,27 +65,54 @@ class TrainingState:
     history: list[Validation] = field(default_factory=list)
     best: dict[str, Tensor] = field(default_factory=dict)
     spent: Cost = field(default_factory=lambda: Cost(0.0, 0.0))
+    select: Select = "loss"
     _started: Cost = field(default_factory=lambda: Cost(time.monotonic(), time.process_time()))
+    _measured: Cost | None = None
 
     @property
     def cost(self) -> Cost:
-        """Time and CPU time of the run so far, earlier sittings included."""
+        """Time and CPU time of the run so far, earlier sittings and all workers included."""
+        if self._measured is not None:
+            return self._measured
         return Cost(
             round(self.spent.seconds + time.monotonic() - self._started.seconds, 3),
             round(self.spent.cpu_seconds + time.process_time() - self._started.cpu_seconds, 3),
         )
 
+    def measure(self, exchange: Exchange) -> None:
+        """With other workers: the cost of all of them, one number for all, so that all decide alike when to end."""
+        if exchange.size == 1:
+            return
+        self._measured = None
+        own = self.cost
+        cpu_seconds = exchange.total(own.cpu_seconds - self.spent.cpu_seconds) + self.spent.cpu_seconds
+        seconds = exchange.total(own.seconds if exchange.rank == 0 else 0.0)
+        self._measured = Cost(round(seconds, 3), round(cpu_seconds, 3))
+
+    def synchronise(self, exchange: Exchange) -> None:
+        """Every worker takes over the first one's state: it alone has the folder."""
+        if exchange.size == 1:
+            return
+        facts = {"iteration": self.iteration, "history": to_plain(self.history), "spent": to_plain(self.spent)}
+        found = json.loads(exchange.from_first(json.dumps(facts).encode()))
+        tensors = {name: tensor.detach().contiguous() for name, tensor in self.tensors().items()}
+        packed = exchange.from_first(write_tensors(tensors) if exchange.rank == 0 else b"")
+        if exchange.rank > 0:
+            self.restore(read_tensors(packed))
+            self.iteration, self.spent = found["iteration"], from_plain(Cost, found["spent"])
+            self.history = [from_plain(Validation, one) for one in found["history"]]
+        self.measure(exchange)
+
     @property
     def best_validation(self) -> Validation | None:
-        """The earliest of the lowest losses."""
-        return min(self.history, key=lambda validation: validation.loss, default=None)
+        """The one whose weights are kept."""
+        return find_best(self.history, self.select)
 
-    def add(self, loss: float, accuracy: float) -> Validation:
+    def add(self, loss: float, accuracy: float, auroc: float) -> Validation:
         """Note a validation; if no earlier one was as good, the present weights become the best."""
-        best = self.best_validation
-        validation = Validation(self.iteration, loss, accuracy, self.cost.cpu_seconds)
+        validation = Validation(self.iteration, loss, accuracy, self.cost.cpu_seconds, auroc)
         self.history.append(validation)
-        if best is None or loss < best.loss:
+        if self.best_validation is validation:
             self.best = {name: tensor.detach().clone() for name, tensor in self.learner.state_dict().items()}
         return validation
 

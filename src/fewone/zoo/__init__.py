@@ -5,11 +5,13 @@ A folder `zoo/NAME/` with `card.json` and a saved learner is a model; nothing el
 
 from fewone.zoo.cards import (
     Accuracy,
-    ZooCard,
+    ModelCard,
     ZooModel,
     advise,
     advise_on_array,
+    fill_shape,
     find_model,
+    fits,
     fitting_models,
     read_models,
     write_card,
@@ -17,11 +19,13 @@ from fewone.zoo.cards import (
 
 __all__ = [
     "Accuracy",
-    "ZooCard",
+    "ModelCard",
     "ZooModel",
     "advise",
     "advise_on_array",
+    "fill_shape",
     "find_model",
+    "fits",
     "fitting_models",
     "read_models",
     "write_card",

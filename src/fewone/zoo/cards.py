@@ -18,6 +18,8 @@ CARD = "card.json"
 HOME = Path(__file__).parent
 THRESHOLD = "calibrated"
 """Where a model of the zoo puts its threshold unless a false-alarm rate is asked for: 0 on its calibrated log-odds."""
+LEAST_FREE = 16
+"""The least length of an axis of time or space that a model leaves open (0 in its shape)."""
 SIZES = (1, 2, 5, 10, 20)
 """The K whose accuracy a card gives where the data allow it."""
 
@@ -40,7 +42,7 @@ class Accuracy:
 
 
 @dataclass(frozen=True)
-class ZooCard:
+class ModelCard:
     """What a user must know before trusting a model.
 
     shape: of one input, channels first. sampling_rate: in Hz, where the inputs are series in time. experiment: the
@@ -66,7 +68,7 @@ class ZooModel:
 
     name: str
     folder: Path
-    card: ZooCard
+    card: ModelCard
     size: int
 
 
@@ -89,7 +91,7 @@ def fitting_models(got: Sequence[int], sampling_rate: float | None = None, home:
     return [
         model.name
         for model in read_models(home)
-        if tuple(got) in layouts(model.card.shape)
+        if fill_shape(got, model.card.shape) is not None
         and (sampling_rate is None or model.card.sampling_rate in (None, sampling_rate))
     ]
 
@@ -115,22 +117,32 @@ def advise_on_array(shape: Sequence[int], sampling_rate: float | None = None) ->
     return advise(shape[1:], sampling_rate)
 
 
-def layouts(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """The shapes in which one example may be given: channels first, pictures also last, one channel without an axis."""
+def fill_shape(got: Sequence[int], shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The shape, channels first, of one example laid out as `got`, for a model of this shape; None: it takes no such.
+
+    Channels may come first, those of pictures also last, and a single one needs no axis. 0 in a model's shape is free:
+    any number of channels, any length from 16.
+    """
     channels, *space = shape
-    found = [shape]
-    if channels == 1:
-        found.append(tuple(space))
-    if len(space) == 2:
-        found.append((*space, channels))
-    return found
+    first = [tuple(got)] if len(got) == len(shape) else []
+    last = [(got[-1], *got[:-1])] if len(got) == 3 and len(space) == 2 else []
+    without = [(1, *got)] if len(got) == len(space) and channels in (0, 1) else []
+    return next((found for found in (*last, *first, *without) if fits(found, shape)), None)
 
 
-def read_card(folder: Path) -> ZooCard:
+def fits(found: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Whether a shape, channels first, is one that a model of this shape takes."""
+    least = (1, *(LEAST_FREE for _ in shape[1:]))
+    return len(found) == len(shape) and all(
+        one == wanted or (wanted == 0 and one >= low) for one, wanted, low in zip(found, shape, least, strict=True)
+    )
+
+
+def read_card(folder: Path) -> ModelCard:
     """The card of a model's folder."""
     place = folder / CARD
     try:
-        return from_plain(ZooCard, json.loads(place.read_text()))
+        return from_plain(ModelCard, json.loads(place.read_text()))
     except OSError as error:
         raise FewoneError(f"{place}: cannot be read ({error.strerror})") from error
     except DocumentError as fault:
@@ -139,7 +151,7 @@ def read_card(folder: Path) -> ZooCard:
         raise FewoneError(f"{place}: not JSON ({error})") from error
 
 
-def write_card(folder: Path, card: ZooCard) -> None:
+def write_card(folder: Path, card: ModelCard) -> None:
     """Put the card beside the model."""
     aside = folder / f"{CARD}.part"
     aside.write_text(json.dumps(to_plain(card), indent=1, ensure_ascii=False) + "\n")

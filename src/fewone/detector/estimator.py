@@ -1,0 +1,75 @@
+"""What scikit-learn asks of an estimator, without importing scikit-learn: it takes longer to import than torch.
+
+Where scikit-learn is imported as well, estimators are instances of its BaseEstimator and OutlierMixin.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+class _Nothing:
+    """Stands where scikit-learn's classes come to stand: Python lets no class give up `object` itself."""
+
+
+class Kin(_Nothing):
+    """Becomes a BaseEstimator and OutlierMixin with the first detector made after scikit-learn was imported.
+
+    For `isinstance` alone: whatever is asked of those classes, Estimator answers first.
+    """
+
+
+class Estimator(Kin):
+    """Parameters by name, as scikit-learn's `clone`, `Pipeline` and searches want them; `fit` and `predict` follow."""
+
+    def __new__(cls, *arguments: object, **parameters: object) -> Self:
+        if "sklearn.base" in sys.modules and _Nothing in Kin.__bases__:
+            from sklearn.base import BaseEstimator, OutlierMixin
+
+            Kin.__bases__ = (OutlierMixin, BaseEstimator)
+        return super().__new__(cls)
+
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        return sorted(name for name in inspect.signature(cls.__init__).parameters if name != "self")
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The constructor's arguments by name. deep: as scikit-learn has it; no argument is itself an estimator."""
+        return {name: getattr(self, name) for name in self._get_param_names()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change arguments of the constructor; what is fitted stays until the next `fit`."""
+        names = self._get_param_names()
+        for name, value in params.items():
+            if name not in names:
+                raise ValueError(f"Invalid parameter {name!r} for {type(self).__name__}: there are {', '.join(names)}")
+            setattr(self, name, value)
+        return self
+
+    def unfitted(self) -> Self:
+        """Another one with the same arguments, not fitted."""
+        return type(self)(**self.get_params())
+
+    def fit_predict(self, X: ArrayLike, y: ArrayLike | None = None) -> NDArray[np.int64]:  # noqa: N803
+        """`fit`, then `predict` on the same examples."""
+        fitted: Any = self
+        labels: NDArray[np.int64] = fitted.fit(X, y).predict(X)
+        return labels
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import InputTags, Tags, TargetTags
+
+        return Tags(estimator_type="outlier_detector", target_tags=TargetTags(required=False), input_tags=InputTags())
+
+
+def check_is_fitted(estimator: Any) -> None:
+    """scikit-learn's NotFittedError where `fit` was not called."""
+    if not estimator.__sklearn_is_fitted__():
+        from sklearn.exceptions import NotFittedError
+
+        raise NotFittedError(f"this {type(estimator).__name__} is not fitted yet: call fit with normal examples first")

@@ -1,0 +1,268 @@
+"""The library's learner for data it was not trained on: many kinds of evidence, each relative to the support's own.
+
+For one kind of evidence, with d its squared distance (fewone.learners.evidence_kinds), normals x_1 ... x_K, a query q:
+
+v(q) = 0.5 log(min_k d(q, x_k) + floor)                 how far the nearest normal is
+v_i  = the same of each normal, judged by the others     what that number is among normals
+m    = (n mean(v_i) + a m0) / (n + a) - b log(K / (K - 1))        n = K / 2: neighbours are shared
+s^2  = (c s0^2 + sum_i (v_i - m)^2 / 2) / (c + n - 1)
+t(q) = (v(q) - m) / (s sqrt(1 + 1 / (n + a)))
+e(q) = -log P(Student's t with c + n - 1 degrees of freedom > t(q))
+
+and over all kinds      logit = sum_k w_k e_k + u log(mean_k exp e_k) - threshold - further / K.
+
+Whatever moves a query away from the normals can only raise e, and all weights are positive: the farther, the more
+anomalous, whatever was trained. Learned over tasks are the priors m0, s0, a, b, c (the likelihood of normals), the
+weights w and u and the threshold (the loss on queries), all of which know neither level nor unit of anybody's data.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from fewone.episodes import NORMAL, ClassBatch, Episodes, Examples
+from fewone.errors import FewoneError
+from fewone.learners.evidence_kinds import KINDS, VIEWS, EvidenceKind, Features
+from fewone.learners.meta_learner import GAIN, MetaLearner, Scorer, query_loss, snapshot
+from fewone.learners.settings import LearnerSettings
+from fewone.networks import NetworkSettings
+
+FAR = 1e30
+"""A squared distance beyond which nothing is told apart, and that to what is not a normal of the support."""
+SHARED = 0.5
+"""K nearest distances among K normals are worth so many times K independent ones: near ones have each other."""
+UNEQUAL = 0.05
+"""What it costs, in nats, when the log of a weight is 1 away from that of the others: near-equal weights transfer."""
+SERIES = (
+    *("raw", "shape", "shifted", "phase", "slope", "elastic", "elastic-slope", "pieces"),
+    *("power", "spectrum", "level", "statistics", "texture", "texture-128", "texture-slope", "movement"),
+)
+"""The kinds for series where the settings name none."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What is seen of T tasks: values (T, n, kinds) of queries, own (T, K, kinds) of the normals, each by the others.
+
+    normal (T, K): 1 for the normals of the support, 0 for the rest, which count for nothing.
+    """
+
+    values: Tensor
+    own: Tensor
+    normal: Tensor
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the next normal is expected to show, (T, 1, kinds) each: Student's t around a centre."""
+
+    centre: Tensor
+    scale: Tensor
+    freedom: Tensor
+
+    def standardize(self, values: Tensor) -> Tensor:
+        return (values - self.centre) / self.scale
+
+    def log_density(self, values: Tensor) -> Tensor:
+        half = 0.5 * (self.freedom + 1.0)
+        constant = torch.lgamma(half) - torch.lgamma(0.5 * self.freedom) - 0.5 * (math.pi * self.freedom).log()
+        return constant - self.scale.log() - half * (self.standardize(values).square() / self.freedom).log1p()
+
+
+def log_tail(t: Tensor, freedom: Tensor) -> Tensor:
+    """log P(Student's t > t): Wallace's normal deviate of t, then the tail of the normal distribution.
+
+    Elementary functions alone, so that every runtime has it; never rises with t, finite for every finite t.
+    """
+    deviate = (8.0 * freedom + 1.0) / (8.0 * freedom + 3.0) * (freedom * (t.square() / freedom).log1p()).sqrt()
+    deviate = torch.where(t < 0, -deviate, deviate)
+    near = (0.5 - 0.5 * torch.erf(deviate.clamp_max(2.0) * math.sqrt(0.5))).log()
+    far = deviate.clamp_min(2.0)
+    fraction = far
+    for term in range(24, 0, -1):
+        fraction = far + term / fraction
+    beyond = -0.5 * far.square() - 0.5 * math.log(2.0 * math.pi) - fraction.log()
+    return torch.where(deviate < 2.0, near, beyond)
+
+
+class Evidence(MetaLearner):
+    """Views of the inputs, kinds of evidence, and what tasks taught of them."""
+
+    every_k = True
+
+    def __init__(self, kinds: tuple[str, ...]) -> None:
+        """kinds: names of KINDS, or what was registered there."""
+        super().__init__()
+        self.names = kinds
+        self.kinds: tuple[EvidenceKind, ...] = tuple(KINDS[name] for name in kinds)
+        self.views = nn.ModuleDict({name: VIEWS[name]() for name in dict.fromkeys(kind.view for kind in self.kinds)})
+        count = len(kinds)
+        # All numbers, from here on, in tenths.
+        self.prior_centre = nn.Parameter(torch.full((count,), -0.7 / GAIN))
+        self.prior_log_scale = nn.Parameter(torch.full((count,), -1.2 / GAIN))
+        self.log_centre_strength = nn.Parameter(torch.full((count,), -2.0 / GAIN))
+        self.log_freedom = nn.Parameter(torch.full((count,), 1.0 / GAIN))
+        self.crowding = nn.Parameter(torch.full((count,), 0.1 / GAIN))
+        self.log_weight = nn.Parameter(torch.full((count,), math.log(1.0 / count) / GAIN))
+        self.log_peak = nn.Parameter(torch.tensor(-1.0 / GAIN))
+        self.threshold = nn.Parameter(torch.tensor([2.0, 0.0]) / GAIN)
+
+    def look(self, inputs: Tensor) -> dict[str, Features]:
+        """inputs (T, n, *shape) -> what each view sees, (T, n, ...) each."""
+        flat = inputs.flatten(0, 1)
+        return {
+            name: tuple(torch.unflatten(feature, 0, inputs.shape[:2]) for feature in view(flat))
+            for name, view in self.views.items()
+        }
+
+    def compare(self, queries: dict[str, Features], normals: dict[str, Features]) -> list[Tensor]:
+        """Squared distances (T, n, K, parts) of each kind."""
+        return [
+            torch.nan_to_num(kind.compare(queries[kind.view], normals[kind.view]), FAR, FAR).clamp_max(FAR)
+            for kind in self.kinds
+        ]
+
+    def measure(self, distances: list[Tensor], allowed: Tensor) -> Tensor:
+        """v (T, n, kinds): the log distance to the nearest normal that is allowed, (T, n or 1, K) 0 or 1."""
+        found = []
+        for kind, squares in zip(self.kinds, distances, strict=True):
+            counted = torch.where(allowed.unsqueeze(-1) > 0, squares, torch.full_like(squares, FAR))
+            nearest = counted.amin(2)
+            found.append((nearest.amax(-1) if kind.worst else nearest.mean(-1)) + kind.floor)
+        return 0.5 * torch.stack(found, -1).log()
+
+    def measure_support(self, distances: list[Tensor], normal: Tensor) -> Tensor:
+        """v_i (T, K, kinds) of a support's own distances: each normal by the other normals."""
+        size = normal.shape[1]
+        others = normal.unsqueeze(1) * (1.0 - torch.eye(size, dtype=normal.dtype, device=normal.device))
+        return self.measure(distances, others)
+
+    def observe(self, support: Examples, queries: Tensor) -> Observed:
+        """Supports (T, K, ...) and queries (T, n, *shape): all that judging needs, and nothing that is learned."""
+        normals = self.look(support.inputs)
+        normal = (support.labels == NORMAL).to(support.inputs.dtype)
+        values = self.measure(self.compare(self.look(queries), normals), normal.unsqueeze(1))
+        return Observed(values, self.measure_support(self.compare(normals, normals), normal), normal)
+
+    def predict(self, own: Tensor, normal: Tensor) -> Prediction:
+        """What a support's own values (T, K, kinds) say of the next normal's, together with what other tasks said."""
+        counted = normal.unsqueeze(-1)
+        size = counted.sum(1, keepdim=True)
+        enough = size > 1.0  # a single normal has no others: the prior alone speaks
+        number = torch.where(enough, SHARED * size, torch.zeros_like(size))
+        own = torch.where((counted > 0) & enough, own, torch.zeros_like(own))
+        strength = (GAIN * self.log_centre_strength).exp()
+        mean = own.sum(1, keepdim=True) / size.clamp_min(1.0)
+        centre = (number * mean + strength * GAIN * self.prior_centre) / (number + strength)
+        squares = SHARED * ((own - mean).square() * counted).sum(1, keepdim=True)
+        before = (GAIN * self.log_freedom).exp()
+        freedom = before + (number - 1.0).clamp_min(0.0)
+        spread = (before * (2.0 * GAIN * self.prior_log_scale).exp() + squares) / freedom
+        nearer = torch.where(enough, (size / (size - 1.0).clamp_min(1.0)).log(), torch.zeros_like(size))
+        scale = (spread * (1.0 + 1.0 / (number + strength))).sqrt()
+        return Prediction(centre - GAIN * self.crowding * nearer, scale, freedom)
+
+    def weigh(self, surprises: Tensor, size: Tensor) -> Tensor:
+        """e (T, n, kinds) of supports of so many normals, (T, 1) -> logits (T, n)."""
+        weights = (GAIN * self.log_weight).exp()
+        peak = torch.logsumexp(surprises, -1) - math.log(surprises.shape[-1])
+        threshold = GAIN * (self.threshold[0] + self.threshold[1] / size.clamp_min(1.0))
+        return (surprises * weights).sum(-1) + (GAIN * self.log_peak).exp() * peak - threshold
+
+    def judge(self, observed: Observed) -> Tensor:
+        """Logits (T, n) of what was observed."""
+        prediction = self.predict(observed.own, observed.normal)
+        surprises = -log_tail(prediction.standardize(observed.values), prediction.freedom)
+        return self.weigh(surprises, observed.normal.sum(-1, keepdim=True))
+
+    def adapt(self, support: Examples) -> EvidenceScorer:
+        """Known anomalies among the support are left out: they are no normals, and this learner has no use for them."""
+        normal = (support.labels == NORMAL).to(support.inputs.dtype)
+        return EvidenceScorer(self, self.look(support.inputs), normal)
+
+    def leave_one_out(self, support: Examples, left: Tensor) -> Tensor:
+        """Logits (F,) of the normals `left` (F,) of one support (1, K, ...), each judged by the rest; compared once."""
+        normals = self.look(support.inputs)
+        normal = (support.labels == NORMAL).to(support.inputs.dtype).repeat(len(left), 1)
+        kept = normal.scatter(1, left.unsqueeze(-1), 0.0)
+        among = self.compare(normals, normals)
+        own = self.measure_support([one.expand(len(left), *one.shape[1:]) for one in among], kept)
+        values = self.measure([one[0, left].unsqueeze(1) for one in among], kept.unsqueeze(1))
+        return self.judge(Observed(values, own, kept)).squeeze(1)
+
+    def accumulate_gradient(self, batch: Episodes | ClassBatch) -> Tensor:
+        if isinstance(batch, ClassBatch):
+            raise FewoneError("evidence learns from episodes: set learning.batch to 'episodes'")
+        with torch.no_grad():
+            observed = self.observe(batch.support, batch.query.inputs)
+        loss = self.find_loss(observed, batch.query)
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss.detach()
+
+    def find_loss(self, observed: Observed, query: Examples) -> Tensor:
+        """Of the logits, of what is predicted of normals, and of weights that differ.
+
+        The priors learn from normals alone and the weights from logits alone: a prior that is bent to tell apart the
+        anomalies of the training tasks does not transfer.
+        """
+        prediction = self.predict(observed.own, observed.normal)
+        fixed = Prediction(prediction.centre.detach(), prediction.scale.detach(), prediction.freedom.detach())
+        surprises = -log_tail(fixed.standardize(observed.values), fixed.freedom)
+        logits = self.weigh(surprises, observed.normal.sum(-1, keepdim=True))
+        normal = (query.labels == NORMAL).to(logits.dtype) * query.weights.to(logits.dtype)
+        share = normal / normal.sum(-1, keepdim=True).clamp_min(torch.finfo(logits.dtype).tiny)
+        surprise = -(prediction.log_density(observed.values) * share.unsqueeze(-1)).sum(1).mean()
+        logs = GAIN * self.log_weight
+        return query_loss(logits, query) + surprise + UNEQUAL * (logs - logs.mean()).square().mean()
+
+
+class EvidenceScorer(Scorer):
+    """The support as the views see it, and what its own values predict of the next normal."""
+
+    normal: Tensor
+    centre: Tensor
+    scale: Tensor
+    freedom: Tensor
+
+    def __init__(self, evidence: Evidence, normals: dict[str, Features], normal: Tensor) -> None:
+        super().__init__()
+        self.evidence = snapshot(evidence)
+        own = evidence.measure_support(evidence.compare(normals, normals), normal)
+        prediction = evidence.predict(own, normal)
+        self.sizes = {name: len(features) for name, features in normals.items()}
+        for name, features in normals.items():
+            for number, feature in enumerate(features):
+                self.register_buffer(f"seen_{name}_{number}", feature)
+        self.register_buffer("normal", normal)
+        self.register_buffer("centre", prediction.centre.detach())
+        self.register_buffer("scale", prediction.scale.detach())
+        self.register_buffer("freedom", prediction.freedom.detach())
+
+    def measure(self, inputs: Tensor) -> Tensor:
+        """v (T, n, kinds) of queries (T, n, *shape)."""
+        seen = {
+            name: tuple(self.get_buffer(f"seen_{name}_{number}") for number in range(size))
+            for name, size in self.sizes.items()
+        }
+        distances = self.evidence.compare(self.evidence.look(inputs), seen)
+        return self.evidence.measure(distances, self.normal.unsqueeze(1))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        prediction = Prediction(self.centre, self.scale, self.freedom)
+        surprises = -log_tail(prediction.standardize(self.measure(inputs)), self.freedom)
+        return self.evidence.weigh(surprises, self.normal.sum(-1, keepdim=True))
+
+
+def build_evidence(settings: LearnerSettings, network: NetworkSettings, shape: tuple[int, ...]) -> MetaLearner:
+    """The learner `evidence`: it reads no network; a shape of zeros takes inputs of every size."""
+    if not settings.evidence and len(shape) != 2:
+        raise FewoneError(f"evidence is for series (channels, length), the input shape is {shape}")
+    kinds = settings.evidence or SERIES
+    unknown = [name for name in kinds if name not in KINDS]
+    if unknown:
+        raise FewoneError(f"no kind of evidence is called {unknown[0]!r}; there are {', '.join(KINDS)}")
+    return Evidence(kinds)

@@ -1,0 +1,19 @@
+"""Kinds of evidence: features of queries and normals -> squared distances. One kind, one function and one line here.
+
+Know no support, no weight and no threshold: what a distance means is for `fewone.learners.evidence`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fewone.learners.evidence_kinds.kind import EvidenceKind, Features, View
+from fewone.learners.evidence_kinds.series import SERIES_KINDS, SERIES_VIEWS
+
+VIEWS: dict[str, Callable[[], View]] = {**SERIES_VIEWS}
+"""Builders of the views, by name; a view takes inputs of every shape that its kinds are for."""
+
+KINDS: dict[str, EvidenceKind] = {**SERIES_KINDS}
+"""All kinds of evidence, by name."""
+
+__all__ = ["KINDS", "VIEWS", "EvidenceKind", "Features", "View"]

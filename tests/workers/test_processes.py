@@ -1,0 +1,119 @@
+"""Real processes: the same bits for one and two, a killed worker ends all in one line, and the same command goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fewone.checkpoints import load_learner
+
+COMMAND = [
+    "train",
+    *("--dataset", "sts-sawtooth", "--learner", "oc-maml", "--k", "2", "--network.filters", "4", "4"),
+    *("--training.meta-batch", "4", "--training.query-size", "8", "--training.validate-every", "20"),
+    *("--training.validation-episodes", "4", "--training.checkpoint-seconds", "0.05"),
+]
+
+
+def start(folder, *words, environment=None):
+    return subprocess.Popen(
+        [sys.executable, "-m", "fewone", *COMMAND, "--out", str(folder), *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | (environment or {}),
+    )
+
+
+def finish(process, seconds=120):
+    out, error = process.communicate(timeout=seconds)
+    return process.returncode, out, error
+
+
+def weights(folder):
+    learner, _ = load_learner(folder)
+    digest = hashlib.sha256()
+    for name, tensor in sorted(learner.state_dict().items()):
+        digest.update(name.encode() + tensor.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def children_of(process):
+    listed = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=False).stdout
+    return [int(word) for word in listed.split()]
+
+
+def ranks_of(process):
+    """Process numbers by rank, read from their environments."""
+    found = {}
+    for child in children_of(process):
+        try:
+            content = Path(f"/proc/{child}/environ").read_bytes()
+        except OSError:
+            continue
+        names = dict(part.split(b"=", 1) for part in content.split(b"\0") if b"=" in part)
+        if b"RANK" in names:
+            found[int(names[b"RANK"])] = child
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs /proc to find the worker to kill")
+def test_two_workers_end_like_one_also_after_one_was_killed(tmp_path):
+    code, _, error = finish(start(tmp_path / "one", "--training.iterations", "60", "--workers", "1"))
+    assert code == 0, error
+    killed = start(tmp_path / "two", "--training.iterations", "60", "--workers", "2")
+    deadline = time.monotonic() + 90
+    while not (tmp_path / "two" / "state.json").exists() and time.monotonic() < deadline and killed.poll() is None:
+        time.sleep(0.02)
+    os.kill(ranks_of(killed)[1], signal.SIGKILL)
+    began = time.monotonic()
+    code, _, error = finish(killed, 40)
+    assert time.monotonic() - began < 30
+    assert code == 2
+    assert error.strip().splitlines()[-1].startswith("fewone: worker 1 of 2 was killed by SIGKILL; the same command")
+    code, _, error = finish(start(tmp_path / "two", "--training.iterations", "60", "--workers", "2"))
+    assert code == 0, error
+    assert weights(tmp_path / "two") == weights(tmp_path / "one")
+    assert (tmp_path / "two" / "calibration.json").read_bytes() == (tmp_path / "one" / "calibration.json").read_bytes()
+
+
+@pytest.mark.slow
+def test_workers_with_different_experiments_are_refused_with_what_differs(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    processes = [
+        start(tmp_path, "--training.iterations", "5", "--seed", str(rank), environment=common | {"RANK": str(rank)})
+        for rank in range(2)
+    ]
+    results = [finish(process) for process in processes]
+    assert [code for code, _, _ in results] == [2, 2]
+    assert "differ in experiment: seed: 0 and 1" in results[0][2] + results[1][2]
+
+
+def test_bad_numbers_of_workers_and_occupied_ports_are_one_line(tmp_path, capsys):
+    from fewone.cli import main
+
+    for words, message in [
+        (["--workers", "0"], "at least one worker is needed"),
+        (["--workers", "9"], "9 workers, but a batch has 4 shards"),
+    ]:
+        assert main([*COMMAND, "--out", str(tmp_path / "x"), *words]) == 2
+        error = capsys.readouterr().err
+        assert message in error and error.count("\n") == 1
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert main([*COMMAND, "--out", str(tmp_path / "x"), "--workers", "2", "--port", str(port)]) == 2
+    assert f"port {port} is occupied" in capsys.readouterr().err
