@@ -162,6 +162,8 @@ def main(arguments: list[str]) -> int:
 def _describe_name(name: str, dataset: Dataset) -> str:
     if name == "folder":
         return "folder:PATH"
+    if "" in dataset.variants:
+        return " or ".join(f"{name}/{variant}" if variant else name for variant in dataset.variants)
     return f"{name}/{dataset.variants[0]} ... {dataset.variants[-1]}" if dataset.variants else name
 
 

@@ -73,6 +73,12 @@ _CNC_VARIANTS = (
     *("A", "B", "C", "D", "M02", "M02-A", "M02-B", "M02-C", "M02-D", "event", "event-seen"),
 )
 
+_UCR = Source(
+    ("ucr", "UCRArchive_2018"),
+    ("*",),
+    "https://www.cs.ucr.edu/~eamonn/time_series_data_2018/ (unpack it as ucr)",
+)
+
 DATASETS: dict[str, Dataset] = {
     "mt-mnist": Dataset("mt_mnist:load_mt_mnist", (1, 28, 28), (8, 1, 1), tuple("012345678"), _MNIST),
     "omniglot": Dataset("omniglot:load_omniglot", (1, 28, 28), (884, 80, 659), source=_OMNIGLOT),
@@ -85,6 +91,7 @@ DATASETS: dict[str, Dataset] = {
     "sts-context": Dataset("context_series:load_context", (1, 128), (300, 20, 60)),
     "sts-context-hard": Dataset("context_series:load_context_hard", (1, 128), (300, 20, 60)),
     "cnc": Dataset("cnc_milling:load_cnc", (3, 2048), None, _CNC_VARIANTS, _CNC),
+    "ucr": Dataset("ucr:load_ucr", (1, 128), None, ("", "faults"), _UCR),
     "folder": Dataset("folder:load_folder", None, None),
 }
 
