@@ -225,3 +225,22 @@ def test_a_mistake_is_one_line_and_exit_code_2(
     assert words in error
     assert len(error.splitlines()) == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_two_workers_print_what_one_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    random = np.random.default_rng(0)
+    for name, count in (("normals", 5), ("new", 4)):
+        (tmp_path / name).mkdir()
+        for number in range(count):
+            values = random.normal(size=256) + (100.0 if (name, number) == ("new", 2) else 0.0)
+            np.savetxt(tmp_path / name / f"{number}.csv", values)
+    assert main(["fit", "series", str(tmp_path / "normals"), "--out", str(tmp_path / "detector")]) == 0
+    capsys.readouterr()
+    printed = []
+    for workers in ("1", "2"):
+        words = ["score", str(tmp_path / "detector"), str(tmp_path / "new"), "--json", "--workers", workers]
+        assert main(words) == 1
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1] and printed[0].count("\n") == 4
+    assert main(["score", str(tmp_path / "detector"), str(tmp_path / "new"), "--workers", "0"]) == 2
+    assert "at least one worker" in capsys.readouterr().err

@@ -23,9 +23,9 @@ COMMAND = [
 ]
 
 
-def start(folder, *words, environment=None):
+def start(folder, *words, environment=None, before=("-m", "fewone")):
     return subprocess.Popen(
-        [sys.executable, "-m", "fewone", *COMMAND, "--out", str(folder), *words],
+        [sys.executable, *before, *COMMAND, "--out", str(folder), *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -44,6 +44,21 @@ def weights(folder):
     for name, tensor in sorted(learner.state_dict().items()):
         digest.update(name.encode() + tensor.numpy().tobytes())
     return digest.hexdigest()
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory):
+    """The folder of the training by one worker."""
+    folder = tmp_path_factory.mktemp("workers") / "one"
+    code, _, error = finish(start(folder, "--training.iterations", "60", "--workers", "1"))
+    assert code == 0, error
+    return folder
+
+
+def wait_for_checkpoint(folder, process):
+    deadline = time.monotonic() + 90
+    while not (folder / "state.json").exists() and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.02)
 
 
 def children_of(process):
@@ -67,13 +82,9 @@ def ranks_of(process):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs /proc to find the worker to kill")
-def test_two_workers_end_like_one_also_after_one_was_killed(tmp_path):
-    code, _, error = finish(start(tmp_path / "one", "--training.iterations", "60", "--workers", "1"))
-    assert code == 0, error
+def test_two_workers_end_like_one_also_after_one_was_killed(one, tmp_path):
     killed = start(tmp_path / "two", "--training.iterations", "60", "--workers", "2")
-    deadline = time.monotonic() + 90
-    while not (tmp_path / "two" / "state.json").exists() and time.monotonic() < deadline and killed.poll() is None:
-        time.sleep(0.02)
+    wait_for_checkpoint(tmp_path / "two", killed)
     os.kill(ranks_of(killed)[1], signal.SIGKILL)
     began = time.monotonic()
     code, _, error = finish(killed, 40)
@@ -82,16 +93,36 @@ def test_two_workers_end_like_one_also_after_one_was_killed(tmp_path):
     assert error.strip().splitlines()[-1].startswith("fewone: worker 1 of 2 was killed by SIGKILL; the same command")
     code, _, error = finish(start(tmp_path / "two", "--training.iterations", "60", "--workers", "2"))
     assert code == 0, error
-    assert weights(tmp_path / "two") == weights(tmp_path / "one")
-    assert (tmp_path / "two" / "calibration.json").read_bytes() == (tmp_path / "one" / "calibration.json").read_bytes()
+    assert weights(tmp_path / "two") == weights(one)
+    assert (tmp_path / "two" / "calibration.json").read_bytes() == (one / "calibration.json").read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs /proc to find the worker to stop")
+def test_under_torchrun_a_rank_that_hangs_ends_the_run_and_the_same_command_ends_like_one_worker(one, tmp_path):
+    torchrun = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-addr", "127.0.0.1", "-m", "fewone")
+    torchrun = (*torchrun[:4], "--master-port", find_port(), *torchrun[4:])
+    hanging = start(tmp_path / "two", "--training.iterations", "60", before=torchrun)
+    wait_for_checkpoint(tmp_path / "two", hanging)
+    os.kill(ranks_of(hanging)[1], signal.SIGSTOP)
+    began = time.monotonic()
+    code, _, error = finish(hanging, 90)
+    assert code != 0 and time.monotonic() - began < 60
+    assert "fewone: worker 1 of 2 has been silent for 20 s: it hangs; the same command goes on" in error
+    code, _, error = finish(start(tmp_path / "two", "--training.iterations", "60", before=torchrun))
+    assert code == 0, error
+    assert weights(tmp_path / "two") == weights(one)
+
+
+def find_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return str(free.getsockname()[1])
 
 
 @pytest.mark.slow
 def test_workers_with_different_experiments_are_refused_with_what_differs(tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": find_port()}
     processes = [
         start(tmp_path, "--training.iterations", "5", "--seed", str(rank), environment=common | {"RANK": str(rank)})
         for rank in range(2)

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ import tyro
 from rich.console import Console
 from rich.progress import track
 
+from fewone.archive import share_out
 from fewone.detector.aligned import AlignedDetector, is_aligned
 from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.detector.loading import load
@@ -42,19 +44,27 @@ class Arguments:
     """One verdict for each window of a recording instead of one for their mean: finds a short event in a long one."""
     json: bool = False
     """Print one JSON object per verdict and line."""
+    workers: int = 1
+    """Processes that share the files."""
 
 
 def main(arguments: list[str]) -> int:
     """Score every file; 1 if anything is anomalous."""
     chosen = tyro.cli(Arguments, args=arguments, prog="fewone score")
-    detector, shape = load_fitted(chosen.detector)
+    open_once.cache_clear()
+    detector, shape = open_once(chosen.detector)
     console = Console(stderr=True)
     files = list_files(chosen.new)
-    scoring = track(files, "scoring", console=console, transient=True, disable=not console.is_terminal)
-    found = (read_examples(file, shape, chosen.stride) for file in scoring)
-    if chosen.each_window:
-        found = (replace(examples, recording=False) for examples in found)
-    verdicts = [verdict for examples in found for verdict in judge_file(detector, examples)]
+    work = partial(judge_path, chosen.detector, chosen.stride, chosen.each_window)
+    found = track(
+        share_out(work, files, chosen.workers),
+        "scoring",
+        total=len(files),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    verdicts = [verdict for judged in found for verdict in judged]
     if chosen.out is not None:
         write_text(chosen.out, as_csv(verdicts))
     if chosen.plot is not None:
@@ -65,6 +75,13 @@ def main(arguments: list[str]) -> int:
     else:
         _print(verdicts, chosen.out)
     return 1 if count_anomalous(verdicts) else 0
+
+
+def judge_path(folder: Path, stride: int | None, each_window: bool, file: Path) -> list[Verdict]:
+    """The verdicts on one file by the detector of a folder, which a process opens once."""
+    detector, shape = open_once(folder)
+    examples = read_examples(file, shape, stride)
+    return judge_file(detector, replace(examples, recording=False) if each_window else examples)
 
 
 def load_fitted(folder: Path) -> tuple[FewShotDetector | AlignedDetector, tuple[int, ...]]:
@@ -79,6 +96,10 @@ def load_fitted(folder: Path) -> tuple[FewShotDetector | AlignedDetector, tuple[
             f"{folder}: a model, not a fitted detector; first: fewone fit {folder} NORMALS --out DETECTOR"
         )
     return detector, detector.card.shape
+
+
+open_once = lru_cache(1)(load_fitted)
+"""For the workers; `main` forgets what an earlier call opened."""
 
 
 def describe(verdict: Verdict, alone: bool) -> str:

@@ -57,9 +57,10 @@ def connect(description: Description) -> Iterator[Exchange]:
     dist.init_process_group("gloo", store=prefixed, rank=rank, world_size=size, timeout=LONGEST_WAIT)
     with _heart(rank, size):
         yield Group(rank, size)
-        dist.barrier()
-        # Only on a good end: after a loss the others are gone and waiting for them would hang.
-        dist.destroy_process_group()
+    # Only on a good end: after a loss the others are gone and waiting for them would hang. The store's host leaves last
+    # of all that is asked of it: every heart has stopped before the barrier.
+    dist.barrier()
+    dist.destroy_process_group()
 
 
 class Group:
@@ -170,6 +171,8 @@ def _heart(rank: int, size: int) -> Iterator[None]:
         yield
     finally:
         ended.set()
+        # A thread that is inside the store when Python ends takes the whole process down.
+        thread.join(SILENT_SECONDS)
 
 
 def _open_store_again(size: int) -> TCPStore:
