@@ -11,8 +11,9 @@ import argparse
 import numpy as np
 import torch
 
-from fewone import FewShotDetector, load
+from fewone import FewShotDetector
 from fewone.datasets import load as load_dataset
+from fewone.detector.loading import load_detector
 from fewone.episodes import Task, generator_for
 
 
@@ -24,7 +25,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=5)
     chosen = parser.parse_args()
     torch.set_num_threads(1)
-    detector = load(chosen.model)
+    detector = load_detector(chosen.model)
     tasks = load_dataset(chosen.dataset).validation
     rows = np.array([judge(detector, task, chosen.k, draw) for task in tasks for draw in range(chosen.draws)])
     clean, spoilt, named, wrongly = rows.mean(axis=0)

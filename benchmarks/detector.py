@@ -22,8 +22,9 @@ import numpy as np
 import torch
 from rich.table import Table
 
-from fewone import FewShotDetector, load
+from fewone import FewShotDetector
 from fewone.checkpoints import ModelSpec, build_learner
+from fewone.detector.loading import load_detector
 from fewone.episodes import InputScaling
 from fewone.experiments.own_recipes import find_own_recipe
 from fewone.learners import LearnerSettings
@@ -49,7 +50,7 @@ def main() -> None:
     phase = random.uniform(0, 2 * np.pi, (NORMALS + WINDOWS, 1))
     values = np.sin(np.arange(LENGTH) / 4 + phase) + 0.1 * random.normal(size=(NORMALS + WINDOWS, LENGTH))
     normals, new = values[:NORMALS].astype(np.float32), values[NORMALS:].astype(np.float32)
-    detectors = {"given": load(chosen.model)} if chosen.model else collect()
+    detectors = {"given": load_detector(chosen.model)} if chosen.model else collect()
     tables = []
     if chosen.rounds:
         tables.append(compare_rivals(detectors, normals, new, chosen.rounds))
@@ -86,7 +87,7 @@ def collect() -> dict[str, FewShotDetector]:
             experiment="{}",
         )
         found[name] = FewShotDetector(build_learner(card).eval(), card=card)
-    return found | {"zoo's series (contrast 32-64-64)": load("series")}
+    return found | {"zoo's series (contrast 32-64-64)": load_detector("series")}
 
 
 def compare_rivals(detectors: dict[str, FewShotDetector], normals: np.ndarray, new: np.ndarray, rounds: int) -> Table:

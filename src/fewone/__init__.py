@@ -1,4 +1,10 @@
-"""fewone: an anomaly detector for a new machine or class from a few normal examples, by meta-learning."""
+"""fewone: an anomaly detector for a new machine or class from a few normal examples, by meta-learning.
+
+>>> import fewone, numpy as np
+>>> normals = np.random.default_rng(0).normal(size=(10, 128))
+>>> fewone.load("series").fit(normals).predict(normals[:2])
+array([1, 1])
+"""
 
 from __future__ import annotations
 
@@ -10,17 +16,45 @@ if TYPE_CHECKING:
     from fewone.detector.few_shot_detector import FewShotDetector as FewShotDetector
     from fewone.detector.loading import load as load
     from fewone.detector.recordings import windows as windows
+    from fewone.episodes import InputScaling as InputScaling
+    from fewone.episodes import Task as Task
+    from fewone.errors import FewoneError as FewoneError
+    from fewone.errors import InputError as InputError
+    from fewone.evaluation.task_calibration import calibrate as calibrate
+    from fewone.onnx_export import export_onnx as export_onnx
+    from fewone.sampling import EpisodeSampler as EpisodeSampler
 
 __version__ = "0.1.0"
-__all__ = ["AlignedDetector", "FewShotDetector", "__version__", "load", "windows"]
 
 # Loaded when first used: torch and scikit-learn take seconds, and `import fewone` must not.
 _HOMES = {
     "AlignedDetector": "fewone.detector.aligned",
+    "EpisodeSampler": "fewone.sampling",
     "FewShotDetector": "fewone.detector.few_shot_detector",
+    "FewoneError": "fewone.errors",
+    "InputError": "fewone.errors",
+    "InputScaling": "fewone.episodes",
+    "Task": "fewone.episodes",
+    "calibrate": "fewone.evaluation.task_calibration",
+    "export_onnx": "fewone.onnx_export",
     "load": "fewone.detector.loading",
     "windows": "fewone.detector.recordings",
 }
+
+__all__ = [
+    "AlignedDetector",
+    "EpisodeSampler",
+    "FewShotDetector",
+    "FewoneError",
+    "InputError",
+    "InputScaling",
+    "Task",
+    "__version__",
+    "calibrate",
+    "export_onnx",
+    "load",
+    "windows",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -6,6 +6,7 @@ to the disk and renamed, the JSON last: at any moment the folder holds one whole
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import platform
@@ -14,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +59,28 @@ class ModelSpec:
 
 
 @dataclass(frozen=True)
+class OwnSpec:
+    """What a learner of the user's own is compared by on loading: the file holds its weights, the user its code.
+
+    learner: its class. arguments: those of its constructor that no tensor shows. modules: "path: class" of each module
+    inside. shape: of one input. fingerprint: of the data, where it is known.
+    """
+
+    learner: str
+    arguments: str
+    modules: tuple[str, ...]
+    shape: tuple[int, ...]
+    preparation: InputScaling
+    fingerprint: str = ""
+
+    @staticmethod
+    def of(learner: MetaLearner, shape: tuple[int, ...], preparation: InputScaling, fingerprint: str = "") -> OwnSpec:
+        """The description of a learner as it is now."""
+        inside = tuple(f"{path}: {type(module).__name__}" for path, module in learner.named_modules() if path)
+        return OwnSpec(type(learner).__name__, learner.extra_repr(), inside, tuple(shape), preparation, fingerprint)
+
+
+@dataclass(frozen=True)
 class Versions:
     """What wrote a file: the same versions on the same machine give the same bits."""
 
@@ -82,7 +106,7 @@ class _Weights:
     sha256: str
 
 
-def save_learner(folder: Path, learner: MetaLearner, card: ModelSpec) -> None:
+def save_learner(folder: Path, learner: MetaLearner, card: ModelSpec | OwnSpec) -> None:
     """Write the learner's weights and its card into the folder, replacing what was there in one step."""
     write_checkpoint(folder, MODEL, learner.state_dict(), to_plain(card))
 
@@ -91,6 +115,11 @@ def load_learner(folder: Path) -> tuple[MetaLearner, ModelSpec]:
     """The learner of a folder, ready to adapt, and its card; anything that does not fit is refused with the reason."""
     tensors, document = read_checkpoint(folder, MODEL)
     place = folder / f"{MODEL}.json"
+    if _is_own(document):
+        raise FewoneError(
+            f"{place}: holds the weights of {document['learner']}, a learner of your own: build it as it was and"
+            f" give it, fewone.load({str(folder)!r}, learner=...)"
+        )
     try:
         card = from_plain(ModelSpec, document)
     except DocumentError as fault:
@@ -101,6 +130,43 @@ def load_learner(folder: Path) -> tuple[MetaLearner, ModelSpec]:
     learner = build_learner(card)
     learner.load_state_dict(tensors)
     return learner.eval(), card
+
+
+def fill_learner(folder: Path, learner: MetaLearner) -> tuple[MetaLearner, OwnSpec]:
+    """A copy of the user's learner with the folder's weights, ready to adapt; a learner that differs is refused."""
+    tensors, document = read_checkpoint(folder, MODEL)
+    place = folder / f"{MODEL}.json"
+    if not isinstance(learner, MetaLearner):
+        raise FewoneError(f"learner: a learner such as fewone.learners.Maml is expected, got {type(learner).__name__}")
+    if not _is_own(document):
+        raise FewoneError(f"{place}: holds a learner that is built from the file: leave learner= out")
+    try:
+        theirs = from_plain(OwnSpec, document)
+    except DocumentError as fault:
+        raise FewoneError(f"{place}: {fault}; the file is not one that this version of fewone wrote") from fault
+    _compare(theirs, OwnSpec.of(learner, theirs.shape, theirs.preparation), place)
+    check_shapes(tensors, learner.state_dict(), place)
+    filled = copy.deepcopy(learner)
+    filled.load_state_dict(tensors)
+    return filled.eval(), theirs
+
+
+def _is_own(document: Mapping[str, Any]) -> bool:
+    return "modules" in document and "learner" in document
+
+
+def _compare(theirs: OwnSpec, ours: OwnSpec, place: Path) -> None:
+    """Refuse a learner of another class, with other arguments or of other modules."""
+    if theirs.learner != ours.learner:
+        raise FewoneError(f"{place}: {theirs.learner} was saved, the learner given is {ours.learner}")
+    if theirs.arguments != ours.arguments:
+        raise FewoneError(
+            f"{place}: {theirs.learner}({theirs.arguments}) was saved, the learner given is"
+            f" {ours.learner}({ours.arguments})"
+        )
+    for there, here in zip_longest(theirs.modules, ours.modules, fillvalue="no further module"):
+        if there != here:
+            raise FewoneError(f"{place}: the saved learner has {there!r} where the one given has {here!r}")
 
 
 def save_calibration(folder: Path, calibration: CalibrationMap) -> None:

@@ -10,8 +10,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from fewone.arrays import as_array
+from fewone.errors import InputError
 
 NORMAL, ANOMALOUS = 0, 1
 
@@ -30,12 +34,21 @@ class Examples:
 
     @staticmethod
     def of(inputs: Tensor, labels: Tensor) -> Examples:
-        """Examples that all count alike."""
-        return Examples(inputs, labels, torch.full_like(labels, 1.0 / labels.shape[-1]))
+        """Examples that all count alike.
+
+        >>> Examples.of(torch.zeros(3, 8), torch.tensor([0, 0, 1])).weights
+        tensor([0.3333, 0.3333, 0.3333])
+        """
+        marks = check_labels(inputs, labels)
+        return Examples(inputs, marks, torch.full_like(marks, 1.0 / marks.shape[-1]))
 
     @staticmethod
     def normals(inputs: Tensor) -> Examples:
-        """A one-class set: inputs (T, n, *shape), all of them normal."""
+        """A one-class set: inputs (T, n, *shape), all of them normal.
+
+        >>> Examples.normals(torch.zeros(1, 5, 8)).labels
+        tensor([[0., 0., 0., 0., 0.]])
+        """
         return Examples.of(inputs, inputs.new_zeros(inputs.shape[:2]))
 
     def __getitem__(self, task: int | slice) -> Examples:
@@ -45,6 +58,19 @@ class Examples:
     def __len__(self) -> int:
         """How many tasks a batch holds (or, without a task axis, how many examples)."""
         return len(self.labels)
+
+
+def check_labels(inputs: Tensor, labels: Tensor) -> Tensor:
+    """Labels (..., n) of inputs (..., n, *shape) as floats; anything but 0 (normal) and 1 (anomalous) is refused."""
+    if labels.shape != inputs.shape[: labels.dim()] or labels.dim() == 0:
+        raise InputError(
+            f"labels: one for each example of inputs {tuple(inputs.shape)} is needed, got shape {tuple(labels.shape)}"
+        )
+    marks = labels if labels.is_floating_point() else labels.to(torch.get_default_dtype())
+    strange = marks[(marks != NORMAL) & (marks != ANOMALOUS)]
+    if len(strange):
+        raise InputError(f"labels: 0 (normal) and 1 (anomalous) are expected, got {float(strange[0]):g}")
+    return marks
 
 
 @dataclass(frozen=True)
@@ -162,6 +188,53 @@ class Task:
     halves: bool = False
     cluster: str = ""
 
+    @staticmethod
+    def from_arrays(name: str, normal: object, anomalous: object | None = None, *, cluster: str = "") -> Task:
+        """A task of arrays, tensors, tables or lists; what is given is what the learner's network gets.
+
+        Parameters
+        ----------
+        name
+            Names the task in messages; two tasks of one training need two names.
+        normal, anomalous
+            Examples (n, ...): tables (n, columns), series (n, channels, length), pictures (n, channels, height, width),
+            or whatever your network takes. Standardisation is per entry of the second axis, over the examples and all
+            axes behind it: give series of one channel as `series[:, None]` to have one mean and deviation for all time
+            steps. None: the task has no anomalies, so that it can neither train nor calibrate.
+        cluster
+            Tasks of one machine, person or place that are not independent of each other share it.
+
+        Raises
+        ------
+        InputError
+            What is no array of finite numbers, and anomalies of another shape than the normals.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fewone import Task
+        >>> task = Task.from_arrays("press 7", np.zeros((20, 1, 64)), np.ones((5, 1, 64)))
+        >>> len(task.normal), len(task.anomalous)
+        (20, 5)
+        """
+        values = _read_examples(normal, f"task {name}: normal")
+        if not len(values):
+            raise InputError(f"task {name}: normal: at least one example is needed, got none")
+        known = values[:0] if anomalous is None else _read_examples(anomalous, f"task {name}: anomalous")
+        if known.shape[1:] != values.shape[1:]:
+            raise InputError(
+                f"task {name}: normal examples are {_show(values)}, anomalous ones {_show(known)}: give the examples"
+                f" themselves, of one shape"
+            )
+        store, count = Store(torch.cat([values, known])), len(values)
+        rows = torch.arange(count + len(known))
+        return Task(name, RowPool(store, rows[:count]), RowPool(store, rows[count:]), cluster=cluster)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one example as it is stored."""
+        return tuple(self.normal.store.values.shape[1:])
+
     @property
     def unit(self) -> str:
         """What counts as one independent task."""
@@ -172,6 +245,21 @@ class Task:
         """Moments over all normals of the task: for training tasks, whose normals are all available."""
         normals = self.normal.store.values[self.normal.rows()].to(torch.float32)
         return Moments.of(normals, space=normals.dim() - 2)
+
+
+def _read_examples(values: object, name: str) -> Tensor:
+    """Bytes stay bytes, all else becomes float32: (n, ...) with at least one axis behind the examples."""
+    array = as_array(values, name)
+    if array.ndim < 2:
+        raise InputError(f"{name}: examples (n, ...) are expected, got {array.shape}; one number each: give X[:, None]")
+    if array.size and np.abs(array).max() > np.finfo(np.float32).max:
+        raise InputError(f"{name}: numbers beyond 3.4e38 are too large for single precision; rescale them")
+    whole = getattr(values, "dtype", None) in (np.uint8, torch.uint8)
+    return torch.from_numpy(np.require(array, np.uint8 if whole else np.float32, ["C", "W"]))
+
+
+def _show(values: Tensor) -> str:
+    return f"({', '.join(['n', *map(str, values.shape[1:])])})"
 
 
 @dataclass(frozen=True)

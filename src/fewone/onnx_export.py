@@ -47,10 +47,10 @@ class ExportedAligned(nn.Module):
     def __init__(self, detector: AlignedDetector, normals: Tensor) -> None:
         """normals (K, stretches, *shape)."""
         super().__init__()
-        learner, preparation = detector.stretches_[0].prepare_learner(0)
+        learner, preparation = detector.stretches_[0].prepare_learner(normals.shape[2])
         together = normals.transpose(0, 1)
         anchors = [float(stretch.guarded_.anchors) for stretch in detector.stretches_]
-        envelope = Envelope(together, choose_share(detector.detector.false_alarm_rate))
+        envelope = Envelope(together, choose_share(detector.stretches_[0].false_alarm_rate))
         self.guarded = Guarded(adapt_together(learner, preparation, together), envelope, anchors, together=True)
         self.offset = detector.offset_
 

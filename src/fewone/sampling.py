@@ -6,8 +6,8 @@ Knows no learner and no file.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import InitVar, dataclass, replace
 from typing import Literal
 
 import torch
@@ -25,7 +25,7 @@ from fewone.episodes import (
     Task,
     generator_for,
 )
-from fewone.errors import FewoneError
+from fewone.errors import FewoneError, InputError
 
 
 def count_normals(support_size: int, normal_share: float) -> int:
@@ -44,6 +44,18 @@ def describe_rounding(support_size: int, normal_share: float) -> str | None:
     )
 
 
+def check_shapes(tasks: Sequence[Task]) -> None:
+    """Refuse tasks whose examples do not fit into one batch."""
+    if not tasks:
+        raise InputError("there is no task; give at least one")
+    for task in tasks:
+        if task.shape != tasks[0].shape:
+            raise InputError(
+                f"task {task.name}: its examples are {task.shape}, those of task {tasks[0].name} {tasks[0].shape}; one"
+                f" learner takes examples of one shape"
+            )
+
+
 @dataclass(frozen=True)
 class _Rows:
     """One episode as rows of the store, before any value is read."""
@@ -58,9 +70,37 @@ class _Rows:
 class EpisodeSampler:
     """Draws episodes: a support of K examples, `normal_share` of them normal, and a class-balanced query of Q.
 
-    standardize_by: a training task is standardised with all its normals (as the paper does) or, as a new task must
-    be, with the normals of its support alone; it matters only where the dataset asks for standardisation.
-    smallest_query: where a task has too few anomalies for Q, the largest balanced query down to this size is drawn.
+    Parameters
+    ----------
+    support_size, query_size
+        K and Q; half of the query is normal, half anomalous.
+    normal_share
+        Of the support: 1 is one-class, 0.5 balanced.
+    preparation
+        How stored values become inputs, where `standardize` does not say it all.
+    standardize_by
+        A training task is standardised with all its normals (as the paper does) or, as a new task must be, with the
+        normals of its support alone.
+    smallest_query
+        Where a task has too few anomalies for Q, the largest balanced query down to this size is drawn.
+    standardize
+        Inputs in units of the normals' mean and deviation per channel: a short word for
+        `preparation=InputScaling(standardize=True)`.
+
+    Attributes
+    ----------
+    scaling
+        How inputs were prepared: give it to the detector, or it would score other inputs than were trained on.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fewone import EpisodeSampler, Task
+    >>> tasks = [Task.from_arrays(name, np.zeros((20, 3)), np.ones((9, 3))) for name in ("a", "b")]
+    >>> sampler = EpisodeSampler(support_size=5, query_size=10, standardize=True)
+    >>> for episodes in sampler.stream(tasks, meta_batch=2, steps=1, seed=0):
+    ...     print(episodes.support.inputs.shape, episodes.query.inputs.shape)
+    torch.Size([2, 5, 3]) torch.Size([2, 10, 3])
     """
 
     support_size: int
@@ -69,14 +109,47 @@ class EpisodeSampler:
     preparation: InputScaling = InputScaling()
     standardize_by: Literal["task", "support"] = "task"
     smallest_query: int | None = None
+    standardize: InitVar[bool | None] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, standardize: bool | None) -> None:
         if self.support_size < 1:
             raise FewoneError(f"support_size (K) is {self.support_size}: at least 1 is needed")
         if self.query_size < 2 or self.query_size % 2:
             raise FewoneError(f"query_size (Q) is {self.query_size}: an even number of at least 2, half of each class")
         if not 0.5 <= self.normal_share <= 1.0:
             raise FewoneError(f"normal_share is {self.normal_share}: allowed are 0.5 (balanced) to 1 (one-class)")
+        if standardize is not None:
+            if self.preparation != InputScaling():
+                raise FewoneError("standardize and preparation are both given: one of them says how inputs are made")
+            object.__setattr__(self, "preparation", InputScaling(standardize=standardize))
+
+    @property
+    def scaling(self) -> InputScaling:
+        """How stored values become inputs."""
+        return self.preparation
+
+    def stream(self, tasks: Sequence[Task], meta_batch: int, steps: int, seed: int = 0) -> Iterator[Episodes]:
+        """`steps` training batches of `meta_batch` tasks: batch n is fixed by the seed and n alone.
+
+        Raises
+        ------
+        InputError
+            At once, where tasks have different shapes or a task has too few examples to train on.
+        """
+        self.check_training(tasks)
+        return (self.draw(tasks, meta_batch, generator_for(seed, "train", number)) for number in range(1, steps + 1))
+
+    def check_training(self, tasks: Sequence[Task]) -> None:
+        """Refuse tasks of which an episode cannot be drawn: one line that names the first of them."""
+        check_shapes(tasks)
+        names = [task.name for task in tasks]
+        for task in tasks:
+            if names.count(task.name) > 1:
+                raise InputError(f"two tasks are called {task.name!r}: give each a name of its own")
+            try:
+                self._draw_training_rows(task, generator_for(0, "check"))
+            except FewoneError as error:
+                raise InputError(str(error)) from None
 
     def draw(self, tasks: Sequence[Task], count: int, generator: torch.Generator) -> Episodes:
         """A training batch: `count` tasks, none twice before all were drawn, one episode each."""

@@ -10,14 +10,16 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
 
 import fewone
 from fewone import AlignedDetector, FewShotDetector
 from fewone.calibration import CalibrationMap
 from fewone.checkpoints import save_calibration, save_learner
 from fewone.cli import main
-from fewone.detector.loading import load
+from fewone.detector.loading import load, load_detector
 from fewone.errors import FewoneError, InputError
 from fewone.onnx_export import export_onnx
 
@@ -68,8 +70,11 @@ def test_what_is_saved_is_loaded_to_the_bit_and_parts_of_two_are_not_mixed(
     aligned.save(tmp_path / "a")
     loaded = AlignedDetector.load(tmp_path / "a")
     np.testing.assert_array_equal(loaded.decision_function(new), aligned.decision_function(new))
-    with pytest.raises(FewoneError, match=r"aligned runs; load it with fewone\.AlignedDetector\.load"):
-        load(tmp_path / "a")
+    same = load(tmp_path / "a")
+    assert isinstance(same, AlignedDetector)
+    np.testing.assert_array_equal(same.decision_function(new), aligned.decision_function(new))
+    with pytest.raises(FewoneError, match=r"aligned runs; load it with fewone\.load"):
+        load_detector(tmp_path / "a")
     AlignedDetector(detector).fit(make_runs(10, 5)).save(tmp_path / "b")
     (tmp_path / "a" / "stretch-1").rename(tmp_path / "kept")
     with pytest.raises(FewoneError, match=r"stretch-1.detector\.json: cannot be read"):
@@ -90,8 +95,8 @@ def test_one_onnx_file_judges_whole_runs(detector: FewShotDetector, tmp_path: Pa
 
 
 def test_wrong_inputs_are_told(detector: FewShotDetector) -> None:
-    with pytest.raises(InputError, match="aligned stretches are series"):
-        AlignedDetector(FewShotDetector()).fit(np.zeros((3, 2, 4)))
+    with pytest.raises(InputError, match=r"detector: what fewone\.load gives is expected, got str"):
+        AlignedDetector("vibration").fit(make_runs(3))  # type: ignore[arg-type]
     aligned = AlignedDetector(detector)
     with pytest.raises(NotFittedError, match="call fit"):
         aligned.predict(make_runs(1))
@@ -148,3 +153,32 @@ def test_the_verbs_fit_and_score_runs(
     assert main(["fit", "model", "normals", "--aligned", "--out", "other"]) == 2
     assert "--aligned takes recordings of one course" in capsys.readouterr().err
     assert not Path("other").exists()
+
+
+def test_an_aligned_detector_is_a_scikit_learn_estimator(detector: FewShotDetector) -> None:
+    aligned = AlignedDetector(detector).set_params(detector__false_alarm_rate=0.2)
+    assert aligned.get_params()["detector__false_alarm_rate"] == 0.2
+    twin = clone(aligned)
+    assert twin.detector is not aligned.detector
+    new = make_runs(4, 1)
+    np.testing.assert_array_equal(
+        make_pipeline(twin).fit(make_runs(10)).decision_function(new), aligned.fit(make_runs(10)).decision_function(new)
+    )
+    with pytest.raises(ValueError, match="Invalid parameter 'stretches__x' for AlignedDetector"):
+        aligned.set_params(stretches__x=1)
+
+
+def test_runs_of_plain_tables_need_no_model() -> None:
+    random = np.random.default_rng(0)
+    runs = random.normal(size=(30, 4, 3))
+    aligned = AlignedDetector().fit(runs)
+    assert aligned.n_features_in_ == 4
+    assert aligned.predict(runs + np.array([0, 0, 9])).tolist() == [-1] * 30
+
+
+def test_another_false_alarm_rate_is_asked_of_saved_runs(detector: FewShotDetector, tmp_path: Path) -> None:
+    calibrated = AlignedDetector(detector).fit(make_runs(30))
+    calibrated.save(tmp_path)
+    other = load(tmp_path, false_alarm_rate=0.3)
+    anew = AlignedDetector(detector.unfitted().set_params(false_alarm_rate=0.3)).fit(make_runs(30))
+    assert other.offset_ == anew.offset_ != calibrated.offset_

@@ -11,14 +11,15 @@ import pytest
 from sklearn.base import BaseEstimator, OutlierMixin, clone, is_outlier_detector
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from fewone.detector.aligned import AlignedDetector
 from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.detector.loading import load
 from fewone.errors import FewoneError
 
 
 @pytest.mark.filterwarnings("ignore:y is ignored")
-@parametrize_with_checks([FewShotDetector()])
-def test_scikit_learn_conventions(estimator: FewShotDetector, check: Any) -> None:
+@parametrize_with_checks([FewShotDetector(), AlignedDetector()])
+def test_scikit_learn_conventions(estimator: FewShotDetector | AlignedDetector, check: Any) -> None:
     check(estimator)
 
 

@@ -101,12 +101,6 @@ def test_what_is_no_folder_of_ours_is_refused(make_detector: Maker, normals: np.
         load(second)
 
 
-def test_a_learner_without_card_is_not_saved(make_detector: Maker, normals: np.ndarray, tmp_path: Path) -> None:
-    detector = FewShotDetector(make_detector().learner).fit(normals[:, None].astype(np.float32))
-    with pytest.raises(FewoneError, match="without its card"):
-        detector.save(tmp_path)
-
-
 def rehash(document: dict[str, Any]) -> dict[str, Any]:
     """The document with the hash it would have been written with: a forgery, not an accident."""
     document.pop("sha256", None)

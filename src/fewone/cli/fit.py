@@ -16,7 +16,7 @@ from rich.progress import track
 
 from fewone.detector.aligned import AlignedDetector
 from fewone.detector.few_shot_detector import FewShotDetector
-from fewone.detector.loading import load
+from fewone.detector.loading import load_detector
 from fewone.detector.user_files import FileExamples, list_files, read_examples
 from fewone.errors import FewoneError
 
@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> int:
     """Fit and save; says which normals look odd."""
     chosen = tyro.cli(Arguments, args=arguments, prog="fewone fit")
     console = Console(stderr=True)
-    detector = load(chosen.model, false_alarm_rate=chosen.false_alarm_rate, sampling_rate=chosen.sampling_rate)
+    detector = load_detector(chosen.model, false_alarm_rate=chosen.false_alarm_rate, sampling_rate=chosen.sampling_rate)
     if detector.card is None:
         raise FewoneError(f"{chosen.model}: a detector of plain tables; it is fitted from Python, not from files")
     files = list_files(chosen.normals)

@@ -17,7 +17,7 @@ from rich.progress import track
 from fewone.archive import share_out
 from fewone.detector.aligned import AlignedDetector, is_aligned
 from fewone.detector.few_shot_detector import FewShotDetector
-from fewone.detector.loading import load
+from fewone.detector.loading import load_detector
 from fewone.detector.user_files import list_files, read_examples
 from fewone.detector.verdict_page import render_page
 from fewone.detector.verdicts import Verdict, as_csv, count_anomalous, judge_file, write_text
@@ -88,9 +88,8 @@ def load_fitted(folder: Path) -> tuple[FewShotDetector | AlignedDetector, tuple[
     """The detector of a folder and the shape of one example; a model that was never fitted is refused."""
     if is_aligned(folder):
         aligned = AlignedDetector.load(folder)
-        assert aligned.detector.card is not None
-        return aligned, aligned.detector.card.shape
-    detector = load(folder)
+        return aligned, tuple(aligned.stretches_[0].support_.values.shape[1:])
+    detector = load_detector(folder)
     if not hasattr(detector, "support_") or detector.card is None:
         raise FewoneError(
             f"{folder}: a model, not a fitted detector; first: fewone fit {folder} NORMALS --out DETECTOR"

@@ -16,13 +16,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from fewone.checkpoints import read_checkpoint, write_checkpoint
 from fewone.detector.arrays import as_array
-from fewone.detector.estimator import check_is_fitted
+from fewone.detector.estimator import Estimator, check_is_fitted
 from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.detector.files import DETECTOR
 from fewone.detector.support_report import SupportReport
 from fewone.detector.thresholds import Scores
 from fewone.documents import DocumentError, from_plain, to_plain
 from fewone.errors import FewoneError, InputError
+from fewone.learners import MetaLearner
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,16 +38,19 @@ class Stretches:
     detectors: tuple[str, ...]
 
 
-class AlignedDetector:
+class AlignedDetector(Estimator):
     """One decision per run from aligned stretches, (runs, stretches, *shape).
 
     Parameters
     ----------
-    detector : what `fewone.load` gives; it is cloned for each stretch and stays as it is.
+    detector : what `fewone.load` gives; it is cloned for each stretch and stays as it is. None: one of plain tables,
+        for runs (runs, stretches, columns), or (runs, stretches) with one number each.
 
     Attributes
     ----------
     stretches_ : the fitted detector of each stretch.
+    offset_ : decision_function = score_samples - offset_.
+    n_features_in_ : how many stretches a run has.
 
     Examples
     --------
@@ -56,16 +60,17 @@ class AlignedDetector:
     (2,)
     """
 
-    def __init__(self, detector: FewShotDetector) -> None:
+    def __init__(self, detector: FewShotDetector | None = None) -> None:
         self.detector = detector
 
-    def fit(self, X: ArrayLike) -> Self:  # noqa: N803
-        """Adapt to normal runs (runs, stretches, *shape)."""
-        runs = self._read(X)
-        self.stretches_ = [self.detector.unfitted().fit(runs[:, number]) for number in range(runs.shape[1])]
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:  # noqa: N803
+        """Adapt to normal runs (runs, stretches, *shape); y is ignored, as scikit-learn has it: all runs are normal."""
+        runs = self._read(X, first=True)
+        model = self._model()
+        self.stretches_ = [model.unfitted().fit(runs[:, number]) for number in range(runs.shape[1])]
         return self
 
-    def partial_fit(self, X: ArrayLike) -> Self:  # noqa: N803
+    def partial_fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:  # noqa: N803
         """Add more normal runs: the same as `fit` on all of them."""
         if not hasattr(self, "stretches_"):
             return self.fit(X)
@@ -133,9 +138,12 @@ class AlignedDetector:
         write_checkpoint(place, ALIGNED, {}, to_plain(content))
 
     @classmethod
-    def load(cls, folder: str | Path) -> AlignedDetector:
-        """What `save` wrote; loading executes nothing, and what is not whole is refused with the reason."""
-        from fewone.detector.loading import load
+    def load(cls, folder: str | Path, learner: MetaLearner | None = None) -> AlignedDetector:
+        """What `save` wrote; loading executes nothing, and what is not whole is refused with the reason.
+
+        learner: where a learner of yours was saved, one that is built as that one was.
+        """
+        from fewone.detector.loading import load_detector
 
         place = Path(folder)
         _, document = read_checkpoint(place, ALIGNED)
@@ -150,10 +158,24 @@ class AlignedDetector:
         for number, digest in enumerate(content.detectors):
             if _hash(place, number) != digest:
                 raise FewoneError(f"{place}: stretch-{number} is not what was saved with the others; take a whole copy")
-        detectors = [load(place / f"stretch-{number}") for number in range(len(content.detectors))]
+        detectors = [
+            load_detector(place / f"stretch-{number}", learner=learner) for number in range(len(content.detectors))
+        ]
         aligned = cls(detectors[0].unfitted())
-        aligned.stretches_ = detectors
+        aligned.stretches_, aligned.n_features_in_ = detectors, len(detectors)
         return aligned
+
+    def adapted_anew(self, **changes: float) -> AlignedDetector:
+        """The same runs under other arguments of the detector, such as another false_alarm_rate; none: this one."""
+        if not changes:
+            return self
+        other = AlignedDetector(self._model().unfitted().set_params(**changes))
+        other.stretches_ = [
+            stretch.unfitted().set_params(**changes).restore(stretch.support_, stretch.n_features_in_)
+            for stretch in self._fitted()
+        ]
+        other.n_features_in_ = self.n_features_in_
+        return other
 
     def __repr__(self) -> str:
         fitted = f"{len(self.stretches_)} stretches" if self.__sklearn_is_fitted__() else "not fitted"
@@ -162,20 +184,42 @@ class AlignedDetector:
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "stretches_")
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = self.detector is None
+        tags.input_tags.three_d_array = True
+        return tags
+
     def _fitted(self) -> list[FewShotDetector]:
         check_is_fitted(self)
         return self.stretches_
 
-    def _read(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
-        """(runs, stretches, *shape), as many stretches as fitted on."""
-        if self.detector.card is None or len(self.detector.card.shape) != 2:
-            raise InputError("aligned stretches are series: load a model of series, such as fewone.load('vibration')")
-        runs = as_array(X)
+    def _model(self) -> FewShotDetector:
+        """What is cloned for each stretch."""
+        if self.detector is not None and not isinstance(self.detector, FewShotDetector):
+            raise InputError(f"detector: what fewone.load gives is expected, got {type(self.detector).__name__}")
+        return FewShotDetector() if self.detector is None else self.detector
+
+    def _read(self, X: ArrayLike, first: bool = False) -> NDArray[Any]:  # noqa: N803
+        """(runs, stretches, *shape), as many stretches as fitted on; first: it is fitted anew."""
+        plain = self._model().learner is None
+        runs = self._read_table(X, first) if plain else as_array(X)
+        if runs.ndim == 2 and plain:
+            runs = runs[..., None]
         if runs.ndim < 3 or runs.shape[1] == 0:
             raise InputError(f"X: runs of aligned stretches expected, (runs, stretches, *shape), got {runs.shape}")
-        if hasattr(self, "stretches_") and runs.shape[1] != len(self.stretches_):
+        if not first and runs.shape[1] != len(self.stretches_):
             raise InputError(f"X: {len(self.stretches_)} stretches a run expected, got {runs.shape[1]}: {runs.shape}")
+        if first:
+            self.n_features_in_ = runs.shape[1]
         return runs
+
+    def _read_table(self, X: ArrayLike, first: bool) -> NDArray[Any]:  # noqa: N803
+        """As scikit-learn reads tables, with its words for what is wrong."""
+        from sklearn.utils.validation import validate_data
+
+        array: NDArray[Any] = validate_data(self, X, reset=first, dtype=[np.float64, np.float32], allow_nd=True)
+        return array
 
 
 def is_aligned(folder: Path) -> bool:

@@ -39,21 +39,30 @@ class Estimator(Kin):
         return sorted(name for name in inspect.signature(cls.__init__).parameters if name != "self")
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The constructor's arguments by name. deep: as scikit-learn has it; no argument is itself an estimator."""
-        return {name: getattr(self, name) for name in self._get_param_names()}
+        """The constructor's arguments by name. deep: with those of an argument that is itself an estimator, as a__b."""
+        found = {name: getattr(self, name) for name in self._get_param_names()}
+        inside = {name: value for name, value in found.items() if deep and isinstance(value, Estimator)}
+        return found | {
+            f"{name}__{key}": one for name, value in inside.items() for key, one in value.get_params().items()
+        }
 
     def set_params(self, **params: Any) -> Self:
         """Change arguments of the constructor; what is fitted stays until the next `fit`."""
         names = self._get_param_names()
-        for name, value in params.items():
-            if name not in names:
-                raise ValueError(f"Invalid parameter {name!r} for {type(self).__name__}: there are {', '.join(names)}")
-            setattr(self, name, value)
+        # What is set whole comes before what is set inside of it.
+        for key, value in sorted(params.items(), key=lambda item: item[0].count("__")):
+            name, _, inside = key.partition("__")
+            if name not in names or (inside and not isinstance(getattr(self, name), Estimator)):
+                raise ValueError(f"Invalid parameter {key!r} for {type(self).__name__}: there are {', '.join(names)}")
+            if inside:
+                getattr(self, name).set_params(**{inside: value})
+            else:
+                setattr(self, name, value)
         return self
 
     def unfitted(self) -> Self:
         """Another one with the same arguments, not fitted."""
-        return type(self)(**self.get_params())
+        return type(self)(**self.get_params(deep=False))
 
     def fit_predict(self, X: ArrayLike, y: ArrayLike | None = None) -> NDArray[np.int64]:  # noqa: N803
         """`fit`, then `predict` on the same examples."""

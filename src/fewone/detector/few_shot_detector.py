@@ -29,7 +29,7 @@ from fewone.detector.recordings import SeriesScores, join_scores, score_steps, s
 from fewone.detector.support_report import SupportReport, report_support
 from fewone.detector.thresholds import Scores, average_groups, find_group_thresholds, find_threshold
 from fewone.episodes import InputScaling
-from fewone.errors import FewoneError, InputError
+from fewone.errors import InputError
 from fewone.learners import MetaLearner
 from fewone.zoo import advise, advise_on_array
 
@@ -48,8 +48,9 @@ class FewShotDetector(Estimator):
     Parameters
     ----------
     learner : a meta-trained learner; None takes plain tables (n, columns) with the Bayesian head on the columns.
-    card : what the learner was trained for: the shape of its inputs and how they are prepared. None: X is handed to the
-        learner as it is, (n, *shape); tables of the default learner are standardised by their normals.
+    card : what the learner was trained for: the shape of its inputs and how they are prepared; `fewone.load` gives it.
+    scaling : in place of the card, for a learner of yours: how its inputs were prepared in training, such as
+        `sampler.scaling`. X (n, *shape) is then handed to it in the axes that you give. One of both must be there.
     calibration : what held-out tasks say of the learner's scores; makes them log-odds and false_alarm_rate possible
         with few normals.
     false_alarm_rate : the share of normals that may be called anomalous; None keeps the learner's own threshold.
@@ -75,12 +76,14 @@ class FewShotDetector(Estimator):
         learner: MetaLearner | None = None,
         *,
         card: ModelSpec | None = None,
+        scaling: InputScaling | None = None,
         calibration: CalibrationMap | None = None,
         false_alarm_rate: float | None = None,
         sampling_rate: float | None = None,
     ) -> None:
         self.learner = learner
         self.card = card
+        self.scaling = scaling
         self.calibration = calibration
         self.false_alarm_rate = false_alarm_rate
         self.sampling_rate = sampling_rate
@@ -191,10 +194,12 @@ class FewShotDetector(Estimator):
         return self._adapt(support)
 
     def save(self, folder: str | Path) -> None:
-        """Write the fitted detector into a folder of JSON and safetensors that `fewone.load` reads."""
+        """Write the fitted detector into a folder of JSON and safetensors that `fewone.load` reads.
+
+        Of a learner of your own the weights are kept, not the code: `fewone.load(folder, learner=...)` wants one that
+        is built as this one was.
+        """
         check_is_fitted(self)
-        if self.learner is not None and self.card is None:
-            raise FewoneError("a learner without its card cannot be saved; load models with fewone.load")
         write_detector(
             Path(folder),
             SavedDetector(
@@ -205,6 +210,8 @@ class FewShotDetector(Estimator):
                 self.n_features_in_,
                 self.false_alarm_rate,
                 self.sampling_rate,
+                self.scaling,
+                torch.from_numpy(self._logits(self.support_.values)) if self.scaling is not None else None,
             ),
         )
 
@@ -231,6 +238,7 @@ class FewShotDetector(Estimator):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, Real)):
                 raise InputError(f"{name} is {value!r}: a number or None is expected, got {type(value).__name__}")
+        self._check_learner()
         rate = self.false_alarm_rate
         if rate is not None and not 0.0 < rate < 1.0:
             raise InputError(f"false_alarm_rate is {rate}: a share between 0 and 1 is expected, such as 0.05")
@@ -245,15 +253,46 @@ class FewShotDetector(Estimator):
                 f" {trained}; {advise(self.card.shape, self.sampling_rate)}"
             )
 
+    def _check_learner(self) -> None:
+        """A learner goes with what says how its inputs were made; without a learner there is nothing to say."""
+        if self.learner is None:
+            if self.scaling is not None:
+                raise InputError("scaling is given without a learner: plain tables are standardised by their normals")
+            return
+        learner: object = self.learner
+        if not isinstance(learner, MetaLearner):
+            kind = type(learner).__name__
+            raise InputError(f"learner: one such as fewone.learners.Maml is expected, got {kind}; wrap your module")
+        if (self.card is None) == (self.scaling is None):
+            given = "both card and scaling are" if self.card is not None else "neither card nor scaling is"
+            raise InputError(
+                f"{given} given: a learner must get its inputs as in training; give scaling=sampler.scaling"
+                f" (fewone.InputScaling() for inputs as they are)"
+            )
+        scaling: object = self.scaling
+        if scaling is not None and not isinstance(scaling, InputScaling):
+            raise InputError(f"scaling: sampler.scaling is expected, got {type(scaling).__name__}")
+
     def _adapt(self, support: Support) -> Self:
         learner, preparation = self.prepare_learner(support.values.shape[1])
         self.support_ = support
         self.support_size_ = len(support.normals)
-        self.adapted_: Adapted = adapt_to(learner, preparation, support)
+        self.adapted_: Adapted = self._adapt_learner(learner, preparation, support)
         self.offset_ = -find_threshold(self.false_alarm_rate, self.calibration, self.support_size_, self._leave_one_out)
         envelope = Envelope(support.normals.unsqueeze(0), choose_share(self.false_alarm_rate))
         self.guarded_ = Guarded(self.adapted_, envelope, [self._anchor()]).eval()
         return self
+
+    def _adapt_learner(self, learner: Adapting, preparation: InputScaling, support: Support) -> Adapted:
+        try:
+            return adapt_to(learner, preparation, support)
+        except RuntimeError as error:
+            # torch's own words for inputs that do not fit into a network of the user's own.
+            if self.scaling is None:
+                raise
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            shape = tuple(support.values.shape)
+            raise InputError(f"X: the learner's network does not take examples of shape {shape} ({reason})") from error
 
     def _anchor(self) -> float:
         """The logit at which everything is anomalous: the highest threshold there is."""
@@ -263,7 +302,8 @@ class FewShotDetector(Estimator):
         """A learner of our own in scoring mode, and how values become its inputs; width: of a plain table."""
         if self.learner is None:
             return plain_learner(width), InputScaling(standardize=True)
-        preparation = InputScaling() if self.card is None else self.card.preparation
+        preparation = self.card.preparation if self.card is not None else self.scaling
+        assert preparation is not None
         learner = copy.deepcopy(self.learner).eval()
         return learner if self.calibration is None else Calibrated(learner, self.calibration), preparation
 
@@ -319,12 +359,14 @@ class FewShotDetector(Estimator):
 
     def _read(self, X: ArrayLike, first: bool) -> Tensor:  # noqa: N803
         """What the user gave -> values (n, *shape). first: remember the width, as scikit-learn does."""
-        if self.card is None:
+        if self.learner is None:
             from sklearn.utils.validation import validate_data
 
             array = validate_data(self, X, reset=first, dtype=[np.float64, np.float32], allow_nd=True)
             return torch.from_numpy(np.require(array, requirements=["C", "W"]))
         array = as_array(X)
+        if self.card is None:
+            return self._read_as_given(array, first)
         shape = self.card.shape if first else tuple(self.support_.values.shape[1:])
         try:
             values = arrange(array, shape)
@@ -336,3 +378,15 @@ class FewShotDetector(Estimator):
         if first:
             self.n_features_in_ = array.shape[1]
         return values
+
+    def _read_as_given(self, array: NDArray[Any], first: bool) -> Tensor:
+        """For a learner of the user's own: every axis behind the examples is the network's."""
+        if array.ndim < 2:
+            raise InputError(f"X: examples (n, ...) are expected, got {array.shape}; one example: give X[None]")
+        fitted = array.shape[1:] if first else tuple(self.support_.values.shape[1:])
+        if array.shape[1:] != fitted:
+            wanted = ", ".join(map(str, ("n", *fitted)))
+            raise InputError(f"X: ({wanted}) expected, as it was fitted on, got {array.shape}")
+        if first:
+            self.n_features_in_ = array.shape[1]
+        return torch.from_numpy(np.require(array, requirements=["C", "W"]))

@@ -17,6 +17,9 @@ from fewone.checkpoints import (
     CALIBRATION,
     MODEL,
     ModelSpec,
+    OwnSpec,
+    drop_calibration,
+    fill_learner,
     load_calibration,
     load_learner,
     read_checkpoint,
@@ -26,6 +29,7 @@ from fewone.checkpoints import (
 )
 from fewone.detector.adaptation import Support
 from fewone.documents import DocumentError, from_plain, to_plain
+from fewone.episodes import InputScaling
 from fewone.errors import FewoneError
 from fewone.learners import MetaLearner
 from fewone.zoo import fits
@@ -45,7 +49,11 @@ class DetectorSettings:
 
 @dataclass(frozen=True)
 class SavedDetector:
-    """What a detector's folder holds; learner and card are None for a detector of plain tables."""
+    """What a detector's folder holds; learner and card are None for a detector of plain tables.
+
+    scaling: in place of the card, where the learner is the user's own; scores (K,): what such a detector said of its
+    support, so that a learner that was built otherwise is noticed.
+    """
 
     learner: MetaLearner | None
     card: ModelSpec | None
@@ -54,6 +62,8 @@ class SavedDetector:
     n_features: int
     false_alarm_rate: float | None
     sampling_rate: float | None
+    scaling: InputScaling | None = None
+    scores: torch.Tensor | None = None
 
 
 def is_detector(folder: Path) -> bool:
@@ -65,33 +75,58 @@ def write_detector(folder: Path, delivery: SavedDetector) -> None:
     """Write the folder; the document that makes it a detector comes last."""
     model = None
     if delivery.learner is not None:
-        assert delivery.card is not None
-        save_learner(folder / MODEL, delivery.learner, delivery.card)
+        save_learner(folder / MODEL, delivery.learner, _describe(delivery, delivery.learner))
+        drop_calibration(folder / MODEL)
         if delivery.calibration is not None:
             save_calibration(folder / MODEL, delivery.calibration)
         model = _hash(folder / MODEL)
     dials = DetectorSettings(delivery.false_alarm_rate, delivery.sampling_rate, delivery.n_features, model)
     tensors = {"values": delivery.support.values, "labels": delivery.support.labels}
+    if delivery.scores is not None:
+        tensors["scores"] = delivery.scores
     write_checkpoint(folder, DETECTOR, tensors, to_plain(dials))
 
 
-def read_detector(folder: Path) -> SavedDetector:
-    """What `write_detector` wrote, or a refusal with the reason."""
+def _describe(delivery: SavedDetector, learner: MetaLearner) -> ModelSpec | OwnSpec:
+    if delivery.card is not None:
+        return delivery.card
+    assert delivery.scaling is not None
+    return OwnSpec.of(learner, tuple(delivery.support.values.shape[1:]), delivery.scaling)
+
+
+def read_detector(folder: Path, learner: MetaLearner | None = None) -> SavedDetector:
+    """What `write_detector` wrote, or a refusal with the reason. learner: the user's own, built as it was."""
     tensors, document = read_checkpoint(folder, DETECTOR)
     place = folder / f"{DETECTOR}.json"
     try:
         dials = from_plain(DetectorSettings, document)
     except DocumentError as fault:
         raise FewoneError(f"{place}: {fault}; the file is not one that this version of fewone wrote") from fault
-    learner, card, calibration = None, None, None
+    card, scaling, shape, calibration = None, None, None, None
+    if dials.model is None and learner is not None:
+        raise FewoneError(f"{place}: a detector of plain tables, saved without a learner: leave learner= out")
     if dials.model is not None:
         if _hash(folder / MODEL) != dials.model:
             raise FewoneError(f"{folder / MODEL}: not the model that the detector was saved with; take a whole copy")
         calibration = load_calibration(folder / MODEL)
-        learner, card = load_learner(folder / MODEL)
-    support = _read_support(tensors, None if card is None else card.shape, place)
+        if learner is None:
+            learner, card = load_learner(folder / MODEL)
+            shape = card.shape
+        else:
+            learner, own = fill_learner(folder / MODEL, learner)
+            scaling, shape = own.preparation, own.shape
+    scores = tensors.pop("scores", None)
+    support = _read_support(tensors, shape, place)
     return SavedDetector(
-        learner, card, calibration, support, dials.n_features, dials.false_alarm_rate, dials.sampling_rate
+        learner,
+        card,
+        calibration,
+        support,
+        dials.n_features,
+        dials.false_alarm_rate,
+        dials.sampling_rate,
+        scaling,
+        scores,
     )
 
 

@@ -28,11 +28,11 @@ from fewone.evaluation.gradients import has_initialisation, measure_cosines
 from fewone.evaluation.protocol import evaluate_twice
 from fewone.evaluation.selection import (
     calibrate_over_tasks,
-    is_shallow,
     is_trained,
     observe_batches,
     select_hyperparameter,
 )
+from fewone.evaluation.task_calibration import choose_sizes, count_calibration
 from fewone.experiments.defaults import default_experiment
 from fewone.experiments.experiment import Experiment, parse_experiment
 from fewone.experiments.training_log import TrainingLog
@@ -69,8 +69,6 @@ Watcher = Callable[[Progress], None]
 EVALUATION_SEED = 0
 # In the order in which `evaluate_twice` answers.
 THRESHOLDS: tuple[Threshold, ...] = ("own", "calibrated")
-# The K for which a learner that serves every K is calibrated.
-CALIBRATED_SIZES = (1, 2, 5, 10, 20, 50)
 # The folders, inside a run's, of the trainings without a part of the tasks.
 WITHOUT = "without-"
 # Batches of training tasks from which methods without a gradient take their scales.
@@ -248,9 +246,8 @@ def calibrate_learner(
     A learner that takes gradient steps to adapt is asked fewer tasks: each of its supports is adapted to many times.
     """
     sampler = make_sampler(experiment, splits, experiment.test_normal_share)
-    asked = {experiment.k, *experiment.further_k}
-    sizes = tuple(sorted(asked | set(CALIBRATED_SIZES) if learner.every_k else asked))
-    tasks, sets = (40, 5) if learner.every_k or is_shallow(learner) else (20, 3)
+    sizes = choose_sizes(learner, (experiment.k, *experiment.further_k))
+    tasks, sets = count_calibration(learner)
     return calibrate_over_tasks(
         learner,
         splits.train,

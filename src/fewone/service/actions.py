@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fewone.detector.few_shot_detector import FewShotDetector
-from fewone.detector.loading import load
+from fewone.detector.loading import load_detector
 from fewone.detector.support_report import SupportReport
 from fewone.errors import FewoneError
 from fewone.service.errors import ServiceError, not_found
@@ -120,7 +120,7 @@ class Actions:
                 names = ", ".join(model["name"] for model in self.models())
                 raise not_found(f"no model is called {name[:80]!r}", f"there are {names}")
             place = self.store.folder / name
-        return load(place, false_alarm_rate=false_alarm_rate, sampling_rate=sampling_rate)
+        return load_detector(place, false_alarm_rate=false_alarm_rate, sampling_rate=sampling_rate)
 
     def current(self, name: str) -> Current:
         pointer = self.store.pointer(name)
@@ -130,7 +130,7 @@ class Actions:
         def read() -> FewShotDetector:
             self.store.version(name, number)
             begin = time.perf_counter()
-            detector = load(self.store.version_folder(name, number))
+            detector = load_detector(self.store.version_folder(name, number))
             self.on_load(time.perf_counter() - begin)
             return detector
 
@@ -242,7 +242,7 @@ class Actions:
 
         def make(version: Version) -> tuple[Version, Writer]:
             new = replace(old, number=version.number + 1, made=time.time(), why=f"version {number} restored")
-            return new, load(source).save
+            return new, load_detector(source).save
 
         return self._store_change(name, make, "restore", {"restored": number})
 
@@ -345,7 +345,7 @@ class Actions:
         same_support: bool = False,
     ) -> Version:
         def make(version: Version) -> tuple[Version, Writer]:
-            detector = load(self.store.version_folder(name, version.number))
+            detector = load_detector(self.store.version_folder(name, version.number))
             changed, origins = alter(detector, version)
             if len(changed.support_) > LARGEST_SUPPORT:
                 raise ServiceError(

@@ -1,0 +1,87 @@
+"""A learner and tasks that it was not trained on -> what its scores mean: the map from score to log-odds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fewone.calibration import CalibrationMap
+from fewone.episodes import Task
+from fewone.errors import InputError
+from fewone.evaluation.selection import calibrate_over_tasks, is_shallow
+from fewone.learners import MetaLearner
+from fewone.sampling import EpisodeSampler, check_shapes
+
+CALIBRATED_SIZES = (1, 2, 5, 10, 20, 50)
+"""The K for which a learner that serves every K is calibrated."""
+
+
+def calibrate(
+    learner: MetaLearner,
+    held_out_tasks: Sequence[Task],
+    sampler: EpisodeSampler,
+    *,
+    sizes: Sequence[int] = (),
+    seed: int = 0,
+) -> CalibrationMap:
+    """What held-out tasks say of a learner's scores: for `FewShotDetector(learner, calibration=...)`.
+
+    Scores become log-odds, and a false-alarm rate can be asked for with few normals.
+
+    Parameters
+    ----------
+    learner
+        Trained, by whatever loop.
+    held_out_tasks
+        Tasks with normals and anomalies that it was not trained on; ten or more.
+    sampler
+        The one of the training: K and how inputs are made.
+    sizes
+        The K to calibrate for; none: the sampler's own, and 1 to 50 for a learner that serves every K.
+    seed
+        Fixes which examples are drawn.
+
+    Raises
+    ------
+    InputError
+        There is no held-out task, one has no anomalies, or they have different shapes.
+
+    Examples
+    --------
+    >>> import numpy as np, torch, fewone
+    >>> from fewone.learners import ProtoNet
+    >>> random = np.random.default_rng(0)
+    >>> tasks = [fewone.Task.from_arrays(str(n), random.normal(size=(20, 3)), 4 + random.normal(size=(9, 3)))
+    ...          for n in range(10)]
+    >>> learner = ProtoNet(torch.nn.Linear(3, 8))
+    >>> sampler = fewone.EpisodeSampler(support_size=5, query_size=4, standardize=True)
+    >>> [point.k for point in fewone.calibrate(learner, tasks, sampler).knots]
+    [5]
+    """
+    check_shapes(held_out_tasks)
+    for task in held_out_tasks:
+        if not len(task.anomalous):
+            raise InputError(
+                f"task {task.name}: it has no anomalies, so it cannot say what a score means; leave it out"
+            )
+    tasks, sets = count_calibration(learner)
+    found = calibrate_over_tasks(
+        learner,
+        (),
+        held_out_tasks,
+        sampler,
+        seed,
+        tasks=tasks,
+        sizes=choose_sizes(learner, sizes or (sampler.support_size,)),
+        adaptation_sets=sets,
+    )
+    return found.calibration
+
+
+def choose_sizes(learner: MetaLearner, asked: Sequence[int]) -> tuple[int, ...]:
+    """The K to calibrate for: those asked, and the usual ones where a learner serves every K."""
+    return tuple(sorted({*asked, *CALIBRATED_SIZES} if learner.every_k else {*asked}))
+
+
+def count_calibration(learner: MetaLearner) -> tuple[int, int]:
+    """How many tasks, and supports of each: fewer where a learner takes gradient steps to each of them."""
+    return (40, 5) if learner.every_k or is_shallow(learner) else (20, 3)
