@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from fewone.errors import InputError as InputError
     from fewone.evaluation.task_calibration import calibrate as calibrate
     from fewone.onnx_export import export_onnx as export_onnx
+    from fewone.reading import read_recording as read_recording
+    from fewone.reading import regular as regular
     from fewone.sampling import EpisodeSampler as EpisodeSampler
 
 __version__ = "0.1.0"
@@ -38,6 +40,8 @@ _HOMES = {
     "calibrate": "fewone.evaluation.task_calibration",
     "export_onnx": "fewone.onnx_export",
     "load": "fewone.detector.loading",
+    "read_recording": "fewone.reading",
+    "regular": "fewone.reading",
     "windows": "fewone.detector.recordings",
 }
 

@@ -4,7 +4,7 @@ import torch
 from PIL import Image
 
 from fewone.datasets import LoadOptions, load
-from fewone.datasets.folder import read_folder
+from fewone.datasets.folder import describe_reading, read_folder
 from fewone.datasets.folder_splits import draw_splits, join_tasks
 from fewone.errors import FewoneError
 from fewone.sampling import EpisodeSampler
@@ -90,7 +90,8 @@ def test_parquet_is_read_as_csv_is(tmp_path):
     frame.to_parquet(tmp_path / "t/normal/x.parquet")
     content = read_folder(tmp_path, LoadOptions(group="column:run"))
     assert content.tasks[0].normal.store.values.tolist() == [[[1, 2], [5, 6]], [[3, 4], [7, 8]]]
-    check_error(tmp_path, "x.parquet", "line 1, column 1 is 'p', not a number")
+    assert read_folder(tmp_path).shape == (2, 4)
+    assert "left out: text column run" in str(describe_reading(tmp_path))
     frame[["x", "y"]].to_parquet(tmp_path / "t/normal/x.parquet")
     assert read_folder(tmp_path).shape == (2, 4)
     (tmp_path / "t/normal/x.parquet").write_bytes(b"PAR1 broken")
@@ -276,7 +277,8 @@ def test_an_archive_with_an_empty_class(tmp_path):
     ("text", "parts"),
     [
         ("1,2\n3,x\n", ("line 2, column 2 is 'x', not a number",)),
-        ("a,b\n1,2\n\n3,\n", ("line 4, column 2 is '', not a number",)),
+        ("a,b\n1,2\n\n3,\n", ("row 2 holds nan", "mend or remove it")),
+        ("t;x\n2024-03-01 06:00;1\n2024-03-01 06:01;2\n2024-03-01 06:02;2\n2024-03-01 07:00;2\n", ("1 gap in time",)),
         ("1,2\n3\n", ("line 2 has 1 columns, line 1 has 2",)),
         ("a,b,c\n1,2\n", ("line 2 has 2 columns, line 1 has 3",)),
         ("1,2\n3,nan\n", ("row 2 holds nan", "mend or remove it")),
@@ -422,3 +424,13 @@ def test_an_unknown_grouping_rule(folder, group):
 def test_windows_and_strides_below_one(folder):
     check_error(folder, "must be at least 1", options=LoadOptions(window=0))
     check_error(folder, "must be at least 1", options=LoadOptions(window=8, stride=0))
+
+
+def test_a_folder_says_in_reading_toml_how_its_files_are_read(tmp_path):
+    for number in range(3):
+        (tmp_path / f"t{number}/normal").mkdir(parents=True)
+        (tmp_path / f"t{number}/normal/x.csv").write_text("a;b\n1;5\n2;5\n", encoding="utf-8")
+    (tmp_path / "reading.toml").write_text('columns = ["a"]\n')
+    assert read_folder(tmp_path).shape == (1, 2)
+    (tmp_path / "reading.toml").write_text('colums = ["a"]\n')
+    check_error(tmp_path, "reading.toml: colums", "did you mean 'columns'")

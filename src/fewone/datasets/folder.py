@@ -6,6 +6,7 @@ label) or "column:NAME" (a column of its .csv or .parquet says which). Tasks tha
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +18,14 @@ from fewone.datasets.example_files import SUFFIXES, Array, read_archive, read_fi
 from fewone.datasets.fingerprint import with_fingerprint
 from fewone.datasets.folder_splits import SPLITS, draw_splits, read_splits
 from fewone.datasets.sources import LoadOptions, Request
+from fewone.documents import DocumentError, from_plain
 from fewone.episodes import EvaluationPlan, InputScaling, RowPool, Store, Task, TaskSplits
 from fewone.errors import FewoneError
+from fewone.reading import ReadOptions, is_recording, read_with
 
 LABELS = ("normal", "anomalous")
+READING = "reading.toml"
+"""What is said of a folder's files where looking at them would not do: `ReadOptions` by name."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,8 @@ def read_folder(path: Path, options: LoadOptions | None = None) -> FolderTasks:
     """The tasks of a folder; a task may have normals only."""
     options = options or LoadOptions()
     names = _list_tasks(path)
-    found = [_read_task(path, name, options) for name in names]
+    reading = read_reading(path)
+    found = [_read_task(path, name, options, reading) for name in names]
     examples = [example for task in found for example in task]
     _check_shapes(examples, options)
     for name, members in zip(names, found, strict=True):
@@ -65,6 +71,25 @@ def read_folder(path: Path, options: LoadOptions | None = None) -> FolderTasks:
             for name, members in zip(names, found, strict=True)
         },
     )
+
+
+def read_reading(path: Path) -> ReadOptions:
+    """What PATH/reading.toml says of the files: columns, time, decimal, separator, resample, ..."""
+    place = path / READING
+    if not place.exists():
+        return ReadOptions()
+    try:
+        return from_plain(ReadOptions, tomllib.loads(place.read_text(encoding="utf-8")), ReadOptions())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, DocumentError) as error:
+        raise FewoneError(f"{place}: {error}") from error
+
+
+def describe_reading(path: Path) -> str | None:
+    """How the first recording of a folder is read, in one line; None where it holds pictures or archives alone."""
+    for file in sorted(path.glob("*/normal/*")):
+        if is_recording(file) and not file.name.startswith("."):
+            return read_with(file, read_reading(path)).said
+    return None
 
 
 def load_folder(request: Request) -> TaskSplits:
@@ -104,10 +129,12 @@ def _list_tasks(path: Path) -> list[str]:
         raise FewoneError(f"{path}: no such folder; give the folder that holds TASK/normal and TASK/anomalous")
     names: list[str] = []
     for entry in _entries(path):
-        if entry.name == "splits.toml":
+        if entry.name in ("splits.toml", READING):
             continue
         if not entry.is_dir() and entry.suffix.lower() != ".npz":
-            raise FewoneError(f"{entry}: neither a task's folder nor TASK.npz nor splits.toml; take it out")
+            raise FewoneError(
+                f"{entry}: neither a task's folder nor TASK.npz nor splits.toml nor {READING}; take it out"
+            )
         name = entry.name if entry.is_dir() else entry.stem
         if name in names:
             raise FewoneError(f"{path / name}: is there both as a folder and as .npz; keep one of them")
@@ -129,7 +156,7 @@ def _entries(folder: Path) -> list[Path]:
     return entries
 
 
-def _read_task(path: Path, name: str, options: LoadOptions) -> list[Example]:
+def _read_task(path: Path, name: str, options: LoadOptions, reading: ReadOptions) -> list[Example]:
     folder = path / name
     if not folder.is_dir():
         return list(_read_task_archive(path / f"{name}.npz", name, options))
@@ -142,7 +169,9 @@ def _read_task(path: Path, name: str, options: LoadOptions) -> list[Example]:
     for label in LABELS:
         if (folder / label).exists():
             found = [
-                example for file in _entries(folder / label) for example in _read_example(file, name, label, options)
+                example
+                for file in _entries(folder / label)
+                for example in _read_example(file, name, label, options, reading)
             ]
             if not found:
                 kinds = " ".join(SUFFIXES)
@@ -159,13 +188,13 @@ def _read_task_archive(path: Path, name: str, options: LoadOptions) -> Iterator[
                 yield Example(window, name, label, origin, recording=origin)
 
 
-def _read_example(file: Path, task: str, label: str, options: LoadOptions) -> Iterator[Example]:
+def _read_example(file: Path, task: str, label: str, options: LoadOptions, reading: ReadOptions) -> Iterator[Example]:
     if file.is_dir():
         raise FewoneError(f"{file}: is a folder; examples lie directly in {task}/{label}")
     rule, _, argument = (options.group or "file").partition(":")
     if (rule, bool(argument)) not in (("file", False), ("prefix", True), ("column", True)):
         raise FewoneError(f"group {options.group!r} is not known; say 'file', 'prefix:SEPARATOR' or 'column:NAME'")
-    for piece in read_file(file, argument if rule == "column" else None):
+    for piece in read_file(file, argument if rule == "column" else None, reading):
         recording = str(file) if rule == "file" else piece.group or file.stem.split(argument)[0]
         for window in _cut(piece.values, str(file), options):
             yield Example(window, task, label, str(file), recording)
