@@ -10,6 +10,7 @@ import pytest
 from fewone.cli import main
 from fewone.episodes import TaskSplits
 from fewone.experiments import run
+from fewone.experiments.sweep import find_done
 from fewone.results import read_results
 
 
@@ -79,6 +80,17 @@ def test_analyze_cosine_prints_the_mean_and_keeps_the_values(
     (record,) = read_results(results).cosines
     assert record.units == ("task 8", "task 9")
     assert f"cosine {sum(record.values) / 2:.3f} (" in capsys.readouterr().out
+
+
+def test_analyze_unadapted_judges_the_initialisation_and_keeps_it_apart_from_the_adapted_learner(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = tmp_path / "unadapted"
+    assert main(["analyze", "unadapted", str(trained), "--results", str(results)]) == 0
+    (row,) = read_results(results).rows
+    assert (row.steps, row.threshold, row.scores.units) == (0, "own", ("task 8", "task 9"))
+    assert "no inner step taken" in capsys.readouterr().out
+    assert find_done(results) == {}, "the experiment itself is still to be judged"
 
 
 def test_analyze_alarms_prints_asked_and_realised_rates_and_keeps_them(

@@ -12,15 +12,15 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from fewone.cli.evaluate import open_trained
+from fewone.cli.evaluate import describe_row, draw_table, open_trained
 from fewone.episodes import TaskSplits
 from fewone.evaluation.gradients import measure_cosines
 from fewone.evaluation.selection import spread
 from fewone.evaluation.symmetry import Symmetry, measure_symmetry
 from fewone.experiments import Experiment
-from fewone.experiments.run import EVALUATION_SEED, count_alarms, make_sampler
+from fewone.experiments.run import EVALUATION_SEED, count_alarms, evaluate_without_steps, make_sampler
 from fewone.learners import MetaLearner
-from fewone.results import Alarms, Cosine, bootstrap, find_provenance, interval, write_records
+from fewone.results import Alarms, Cosine, Row, bootstrap, find_provenance, interval, write_records
 
 THEORY_TASKS = 40
 THEORY_PAIRS = 20
@@ -32,12 +32,13 @@ class Arguments:
 
     cosine: of the gradients of K normals and of a disjoint class-balanced batch at the learned initialisation, on the
     test tasks (the paper's table): near 1, a step on normals alone also helps to tell anomalies apart.
+    unadapted: accuracy on the test tasks without an inner step: what the support is not needed for.
     alarms: the false-alarm rates that a detector realises on the test tasks where 10, 5 and 1 % are asked for.
     theory: whether E[H1 g2] = E[H2 g1] at the learned initialisation (the paper's Equation 5), on training tasks, for
     two class-balanced minibatches and for one of normals against a class-balanced one.
     """
 
-    what: tyro.conf.Positional[Literal["cosine", "alarms", "theory"]]
+    what: tyro.conf.Positional[Literal["cosine", "unadapted", "alarms", "theory"]]
     """What to look at."""
     folder: tyro.conf.Positional[Path]
     """Where `fewone train` wrote."""
@@ -54,17 +55,22 @@ def main(arguments: list[str]) -> int:
     chosen = tyro.cli(Arguments, prog="fewone analyze", args=arguments)
     learner, experiment, splits = open_trained(chosen.folder, chosen.data_dir, chosen.threads)
     console = Console()
-    records: Sequence[Cosine | Alarms]
+    records: Sequence[Cosine | Alarms | Row]
     if chosen.what == "cosine":
         records = [_look_at_cosine(console, learner, experiment, splits)]
+    elif chosen.what == "unadapted":
+        records = rows = evaluate_without_steps(experiment, splits, learner)
+        for row in rows:
+            console.print(f"no inner step taken: {describe_row(row)}", highlight=False, soft_wrap=True)
+            console.print(draw_table(row.summary))
     elif chosen.what == "theory":
         records = ()
         console.print(draw_symmetry(_look_at_theory(learner, experiment, splits)))
     else:
-        records = count_alarms(experiment, splits, learner, chosen.folder)
+        records = alarms = count_alarms(experiment, splits, learner, chosen.folder)
         about = f"{experiment.learner} on {experiment.dataset}, seed {experiment.seed}: false alarms on test tasks"
         console.print(about, highlight=False, soft_wrap=True)
-        console.print(draw_alarms(records))
+        console.print(draw_alarms(alarms))
     if chosen.results is not None:
         for path in write_records(chosen.results, *records):
             console.print(f"added: {path}", highlight=False, soft_wrap=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -13,7 +14,7 @@ from fewone.episodes import EvaluationPlan, Examples, Task
 from fewone.errors import FewoneError
 from fewone.evaluation.balance import balance
 from fewone.learners import MetaLearner, query_loss
-from fewone.learners.inner_rates import InnerRates
+from fewone.learners.inner_rates import FixedRates, InnerRates
 from fewone.networks import Classifier
 from fewone.sampling import EpisodeSampler
 
@@ -44,6 +45,14 @@ def measure_cosines(
             balanced = find_gradient(classifier, balance(episode.query)[0])
             found.setdefault(task.unit, []).append(float(F.cosine_similarity(normals, balanced, dim=0)))
     return UnitCosines(tuple(found), tuple(sum(values) / len(values) for values in found.values()))
+
+
+def without_steps(learner: MetaLearner) -> MetaLearner:
+    """A copy of a gradient-based learner that takes no step: of the support it uses the batch-norm statistics alone."""
+    find_classifier(learner)
+    unadapted = copy.deepcopy(learner)
+    unadapted.rates = FixedRates((), 0.0, 0)
+    return unadapted
 
 
 def has_initialisation(learner: MetaLearner) -> bool:

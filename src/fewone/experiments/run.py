@@ -24,8 +24,8 @@ from fewone.episodes import TaskSplits, generator_for
 from fewone.errors import FewoneError, FewoneWarning
 from fewone.evaluation.alarms import measure_alarms
 from fewone.evaluation.embedded import embed_once
-from fewone.evaluation.gradients import has_initialisation, measure_cosines
-from fewone.evaluation.protocol import evaluate_twice
+from fewone.evaluation.gradients import has_initialisation, measure_cosines, without_steps
+from fewone.evaluation.protocol import evaluate, evaluate_twice
 from fewone.evaluation.selection import (
     calibrate_over_tasks,
     is_trained,
@@ -88,6 +88,8 @@ def run(
     learner = train(experiment, splits, folder, watch, trunks=trunks)
     found, rows = evaluate_on_test(experiment, splits, learner, folder)
     if results is not None:
+        if has_initialisation(learner):
+            rows += evaluate_without_steps(experiment, splits, learner)
         write_records(results, *rows, *measure_diagnostics(experiment, splits, learner, folder))
     return found
 
@@ -292,6 +294,14 @@ def evaluate_on_test(
             rows += make_rows(found, experiment.to_plain(), k, share, "test", threshold, provenance)
             results.append(found)
     return results[0], rows
+
+
+def evaluate_without_steps(experiment: Experiment, splits: TaskSplits, learner: MetaLearner) -> tuple[Row, ...]:
+    """What a gradient-based learner says of the test tasks before it is adapted, at its own threshold, as rows."""
+    sampler = _make_test_sampler(experiment, splits)
+    found = evaluate(without_steps(learner), splits.test, splits.plan, sampler, EVALUATION_SEED)
+    plain, share = experiment.to_plain(), experiment.test_normal_share
+    return make_rows(found, plain, experiment.k, share, "test", "own", _trace(splits, found, None), steps=0)
 
 
 def measure_diagnostics(

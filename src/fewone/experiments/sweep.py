@@ -85,7 +85,8 @@ def find_done(results: Path) -> Done:
             if id(row.experiment) not in parsed:
                 parsed[id(row.experiment)] = replace(parse_experiment(row.experiment), further_k=())
             experiment = parsed[id(row.experiment)]
-            if row.split == "test" and row.normal_share == experiment.test_normal_share:
+            as_trained = row.steps is None and row.normal_share == experiment.test_normal_share
+            if row.split == "test" and as_trained:
                 done.setdefault(experiment, set()).add(row.k)
     return done
 

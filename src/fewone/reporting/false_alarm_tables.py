@@ -65,8 +65,8 @@ def _join(placed: dict[tuple[_Key, float], AlarmFinding]) -> dict[tuple[_Key, fl
             parts = [placed.get(((member, *key[1:]), rate)) for member in members]
             whole = [part for part in parts if part is not None]
             if key[0] == members[0] and len(whole) == len(members):
-                records = [record for part in whole for record in part.records]
-                joined[(name, *key[1:]), rate] = AlarmFinding.of(records)
+                records = tuple(record for part in whole for record in part.records)
+                joined[(name, *key[1:]), rate] = AlarmFinding(records)
     return joined
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -104,13 +104,14 @@ class SeedAverage:
     @property
     def flat_settings(self) -> dict[str, str]:
         """Every setting of network, learner and training by its name, but how often a training was looked at."""
-        complete = _complete(self.experiment)
-        return {
-            name: _show(value)
-            for part in SETTINGS
-            for name, value in complete[part].items()
-            if not name.startswith("validat")
-        }
+        return _flatten(self.key)
+
+    def shown_at(self, path: str) -> Any:
+        """A setting by its path, such as learning.inner_rate; one that is younger than the row by its default."""
+        value: Any = _read_key(self.key)
+        for name in path.split("."):
+            value = value.get(name)
+        return value
 
 
 @dataclass(frozen=True)
@@ -118,15 +119,16 @@ class AlarmFinding:
     """What became of one target rate over the seeds of an experiment: means with bootstrap intervals over units."""
 
     records: tuple[Alarms, ...]
-    observed: Interval
-    misses: Interval
 
-    @staticmethod
-    def of(records: Sequence[Alarms]) -> AlarmFinding:
-        """Each unit's mean over the seeds, and from there the means over units."""
-        observed = average_units([(record.units, record.false_alarms) for record in records])
-        misses = average_units([(record.units, record.misses) for record in records])
-        return AlarmFinding(tuple(records), bootstrap(observed), bootstrap(misses))
+    @cached_property
+    def observed(self) -> Interval:
+        """Each unit's mean over the seeds, and from there the mean over units."""
+        return bootstrap(average_units([(record.units, record.false_alarms) for record in self.records]))
+
+    @cached_property
+    def misses(self) -> Interval:
+        """Likewise."""
+        return bootstrap(average_units([(record.units, record.misses) for record in self.records]))
 
     @property
     def first(self) -> Alarms:
@@ -140,10 +142,14 @@ class AlarmFinding:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything that a folder of results holds; trainings and cosines by the key of their experiment, a seed each."""
+    """Everything that a folder of results holds; trainings and cosines by the key of their experiment, a seed each.
+
+    unadapted: gradient-based learners judged without an inner step.
+    """
 
     findings: tuple[SeedAverage, ...]
     joined: tuple[SeedAverage, ...]
+    unadapted: tuple[SeedAverage, ...]
     trainings: Mapping[str, tuple[Training, ...]]
     cosines: Mapping[str, tuple[Cosine, ...]]
     failures: tuple[Failure, ...]
@@ -155,6 +161,17 @@ class Evidence:
     def shown(self) -> tuple[SeedAverage, ...]:
         """Every finding, of single datasets and of those together."""
         return self.findings + self.joined
+
+    @cached_property
+    def _by_place(self) -> Mapping[tuple[str, str, int], tuple[SeedAverage, ...]]:
+        places: dict[tuple[str, str, int], list[SeedAverage]] = {}
+        for finding in self.findings:
+            places.setdefault((finding.learner, finding.dataset, finding.k), []).append(finding)
+        return {place: tuple(found) for place, found in places.items()}
+
+    def find(self, learner: str, dataset: str, k: int) -> tuple[SeedAverage, ...]:
+        """What was judged of a learner on a dataset with supports of K, in whatever way."""
+        return self._by_place.get((learner, dataset, k), ())
 
     def find_trainings(self, finding: SeedAverage) -> tuple[Training, ...]:
         """How the finding's trainings went, as far as it was kept."""
@@ -172,30 +189,33 @@ def collect(folder: Path) -> Evidence:
     found = read_results(folder) if folder.is_dir() else ResultSet()
     if not (found.rows or found.failures or found.trainings or found.alarms):
         raise FewoneError(f"{folder}: no results are there; make some with fewone sweep or fewone evaluate")
-    findings = tuple(_gather([row for row in found.rows if row.split == "test"]))
+    judged = [row for row in found.rows if row.split == "test"]
+    key_of = _remember_keys()
+    findings = tuple(_gather([row for row in judged if row.steps is None], key_of))
     return Evidence(
         findings,
         tuple(_join(findings)),
-        _newest(found.trainings),
-        _newest(found.cosines),
-        _unanswered(found),
+        tuple(_gather([row for row in judged if row.steps == 0], key_of)),
+        _newest(found.trainings, key_of),
+        _newest(found.cosines, key_of),
+        _unanswered(found, key_of),
         found.notices,
-        tuple(_gather_alarms(found.alarms)),
+        tuple(_gather_alarms(found.alarms, key_of)),
         found.files,
     )
 
 
-def _unanswered(found: ResultSet) -> tuple[Failure, ...]:
+def _unanswered(found: ResultSet, key_of: KeyOf) -> tuple[Failure, ...]:
     """The failures of experiments that have no row: those that were tried again with success are history."""
-    answered = {(_key(row.experiment), row.seed) for row in found.rows}
-    return tuple(one for one in found.failures if (_key(one.experiment), one.seed) not in answered)
+    answered = {(key_of(row.experiment), row.seed) for row in found.rows}
+    return tuple(one for one in found.failures if (key_of(one.experiment), one.seed) not in answered)
 
 
-def _gather(rows: Sequence[Row]) -> Iterable[SeedAverage]:
+def _gather(rows: Sequence[Row], key_of: KeyOf) -> Iterable[SeedAverage]:
     groups: dict[tuple[str, int, float, Level, Threshold], dict[int, Row]] = {}
     for row in sorted(rows, key=lambda one: one.provenance.timestamp):
         # A later row of the same seed replaces an earlier one: the experiment was run again.
-        way = (_key(row.experiment), row.k, row.normal_share, row.level, row.threshold)
+        way = (key_of(row.experiment), row.k, row.normal_share, row.level, row.threshold)
         groups.setdefault(way, {})[row.seed] = row
     for way, group in groups.items():
         kept = tuple(group[seed] for seed in sorted(group))
@@ -207,7 +227,7 @@ def _join(findings: Sequence[SeedAverage]) -> Iterable[SeedAverage]:
     ways: dict[tuple[str, int, float, str, str], dict[str, SeedAverage]] = {}
     for finding in findings:
         if any(finding.dataset in members for members in TOGETHER.values()):
-            key = _write_key({**_complete(finding.experiment), "dataset": None})
+            key = _write_key({**_read_key(finding.key), "dataset": None})
             way = (key, finding.k, finding.normal_share, finding.level, finding.threshold)
             ways.setdefault(way, {})[finding.dataset] = finding
     for name, members in TOGETHER.items():
@@ -226,21 +246,21 @@ def _unite(name: str, parts: Sequence[SeedAverage]) -> SeedAverage:
     )
 
 
-def _newest(records: Sequence[Record]) -> dict[str, tuple[Record, ...]]:
+def _newest(records: Sequence[Record], key_of: KeyOf) -> dict[str, tuple[Record, ...]]:
     """The newest of each experiment and seed, by experiment."""
     found: dict[str, dict[int, Record]] = {}
     for record in sorted(records, key=lambda one: one.provenance.timestamp):
-        found.setdefault(_key(record.experiment), {})[record.seed] = record
+        found.setdefault(key_of(record.experiment), {})[record.seed] = record
     return {key: tuple(seeds[seed] for seed in sorted(seeds)) for key, seeds in found.items()}
 
 
-def _gather_alarms(alarms: Sequence[Alarms]) -> Iterable[AlarmFinding]:
+def _gather_alarms(alarms: Sequence[Alarms], key_of: KeyOf) -> Iterable[AlarmFinding]:
     groups: dict[tuple[str, int, str, float], dict[int, Alarms]] = {}
     for record in sorted(alarms, key=lambda one: one.provenance.timestamp):
-        key = (_key(record.experiment), record.k, record.level, record.rate)
+        key = (key_of(record.experiment), record.k, record.level, record.rate)
         groups.setdefault(key, {})[record.seed] = record
     for group in groups.values():
-        yield AlarmFinding.of([group[seed] for seed in sorted(group)])
+        yield AlarmFinding(tuple(group[seed] for seed in sorted(group)))
 
 
 def average_units(seeds: Sequence[tuple[tuple[str, ...], tuple[float, ...]]]) -> list[float]:
@@ -263,6 +283,22 @@ def _key(experiment: dict[str, Any]) -> str:
     return _complete_key(json.dumps(experiment))
 
 
+KeyOf = Callable[[dict[str, Any]], str]
+
+
+def _remember_keys() -> KeyOf:
+    """As `_key`, by identity: the records of a file share their experiment; to write it out for each takes a second."""
+    known: dict[int, tuple[dict[str, Any], str]] = {}
+
+    def find(experiment: dict[str, Any]) -> str:
+        if id(experiment) not in known:
+            # With the experiment itself, so that no other can have its identity.
+            known[id(experiment)] = experiment, _key(experiment)
+        return known[id(experiment)][1]
+
+    return find
+
+
 @lru_cache(maxsize=10_000)
 def _complete_key(text: str) -> str:
     """To complete an experiment takes a millisecond, and a training has a dozen records."""
@@ -271,6 +307,23 @@ def _complete_key(text: str) -> str:
 
 def _write_key(experiment: Mapping[str, Any]) -> str:
     return json.dumps({**experiment, "seed": None, "further_k": None}, sort_keys=True)
+
+
+@lru_cache(maxsize=10_000)
+def _read_key(key: str) -> dict[str, Any]:
+    experiment: dict[str, Any] = json.loads(key)
+    return experiment
+
+
+@lru_cache(maxsize=10_000)
+def _flatten(key: str) -> dict[str, str]:
+    experiment = _read_key(key)
+    return {
+        name: _show(value)
+        for part in SETTINGS
+        for name, value in experiment[part].items()
+        if not name.startswith("validat")
+    }
 
 
 def _show(value: object) -> str:

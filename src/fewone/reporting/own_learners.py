@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from fewone.reporting.findings import TOGETHER, Evidence, SeedAverage
 from fewone.reporting.published import read_published
-from fewone.reporting.tables import Cell, Table, Verdict, choose, judge, scale
+from fewone.reporting.tables import Cell, Table, Verdict, choose, judge, measure
+from fewone.reporting.ways import follows_paper
 from fewone.results import Interval, Level, Threshold
 
 OWN = ("plda", "contrast", "evidence")
@@ -51,6 +52,7 @@ def _find_reference(evidence: Evidence, dataset: str, level: Level, k: int) -> l
         if (finding.learner, finding.dataset, finding.level, finding.k) == (REFERENCE, dataset, level, k)
         and finding.threshold == "own"
         and finding.support_cir == 0
+        and follows_paper(finding)
     ]
 
 
@@ -58,7 +60,7 @@ def _fill(candidates: list[SeedAverage], evidence: Evidence) -> Cell | None:
     if not candidates:
         return None
     finding = choose(candidates, evidence)
-    ours = scale(finding.summary.accuracy)
+    ours = measure(finding)
     published = best_published(finding.dataset, finding.k)
     verdict = _verdict(published, ours)
     return Cell(

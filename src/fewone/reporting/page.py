@@ -13,7 +13,8 @@ from fewone.reporting.false_alarm_tables import build_alarm_tables
 from fewone.reporting.findings import Evidence
 from fewone.reporting.own_learners import build_own_table
 from fewone.reporting.records_page import link_to
-from fewone.reporting.tables import Cell, Table, build_dataset_tables, build_paper_tables
+from fewone.reporting.tables import Cell, Table, build_dataset_tables, build_paper_tables, build_unadapted_table
+from fewone.reporting.ways import LEGEND
 from fewone.results import identify_training
 
 
@@ -26,6 +27,7 @@ class Report:
     figures: tuple[Figure, ...]
     evidence: Evidence
     own: Table
+    unadapted: Table
     alarms: tuple[Table, ...] = ()
 
     @property
@@ -43,6 +45,10 @@ class Report:
         return sum(table.wanted - table.filled for table in self.paper)
 
     @property
+    def reachable_cells(self) -> int:
+        return sum(table.reachable for table in self.paper)
+
+    @property
     def wanted_cells(self) -> int:
         return sum(table.wanted for table in self.paper)
 
@@ -54,6 +60,7 @@ def build_report(evidence: Evidence) -> Report:
         draw_curves(evidence),
         evidence,
         build_own_table(evidence),
+        build_unadapted_table(evidence),
         build_alarm_tables(evidence),
     )
 
@@ -63,6 +70,7 @@ def render_html(report: Report) -> str:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["show"] = show_cell
     environment.filters["bounds"] = show_bounds
+    environment.globals["legend"] = LEGEND
     environment.filters["link"] = lambda cell: link_to(cell.rows[0])
     template = files("fewone.reporting").joinpath("report.html.jinja").read_text(encoding="utf-8")
     when = datetime.now(UTC).strftime("%Y-%m-%d")

@@ -52,6 +52,8 @@ def _list_records(evidence: Evidence) -> Iterable[Record]:
         yield from seeds
     for finding in evidence.findings:
         yield from finding.rows
+    for finding in evidence.unadapted:
+        yield from finding.rows
     for alarms in evidence.alarms:
         yield from alarms.records
 
@@ -83,7 +85,7 @@ def _render_training(training: str, records: list[Record], files: tuple[str, ...
         f"<pre>{escape(json.dumps(experiment))}</pre>",
     ]
     if rows:
-        parts += ["<table>", _line("th", ["K", "normals", "each", "threshold", *_METRICS, "units", "CPU s"])]
+        parts += ["<table>", _line("th", ["K", "normals", "steps", "each", "threshold", *_METRICS, "units", "CPU s"])]
         parts += [_line("td", _describe_row(row)) for row in rows]
         parts.append("</table>")
     if alarms:
@@ -98,8 +100,9 @@ _METRICS = [one.name for one in fields(Summary)]
 
 def _describe_row(row: Row) -> list[str]:
     values = [_show(getattr(row.summary, name), 1 if name == "loss" else 100) for name in _METRICS]
-    cost = f"{row.provenance.cpu_seconds:.1f}"
-    return [str(row.k), f"{row.normal_share:.0%}", row.level, row.threshold, *values, str(len(row.scores.units)), cost]
+    cost, units = f"{row.provenance.cpu_seconds:.1f}", str(len(row.scores.units))
+    steps = "all" if row.steps is None else str(row.steps)
+    return [str(row.k), f"{row.normal_share:.0%}", steps, row.level, row.threshold, *values, units, cost]
 
 
 def _describe_alarms(one: Alarms) -> list[str]:

@@ -8,15 +8,22 @@ from typing import Literal
 
 from fewone.reporting.findings import Evidence, SeedAverage, average_units
 from fewone.reporting.published import TITLES, Published, read_published
-from fewone.results import Interval, Record, compare, interval
+from fewone.reporting.ways import describe_choice, follows_authors, follows_paper, is_valid, mark
+from fewone.results import Interval, Record, compare, interval, summarize_over_seeds
 
-Verdict = Literal["better", "within", "worse", "open", "new"]
+Verdict = Literal["better", "within", "worse", "unjudged", "open", "new"]
+UNREACHABLE = ("miniimagenet", "cnc-mmd/")
+"""The paper's datasets that cannot be had here: too large for this repository's rows, or private."""
 CONTROL = "no-support"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One number beside the paper's, both in the paper's unit; verdict: the paper's value against our interval."""
+    """One number beside the paper's, both in the paper's unit; verdict: the paper's value against our interval.
+
+    authors: the same by the authors' program where that differs from the paper's words. plain: with the paper's own
+    settings, where the number is of others. choice: which iteration was kept; marks: settings that are not the paper's.
+    """
 
     published: float | None
     ours: Interval | None
@@ -26,6 +33,10 @@ class Cell:
     cpu_minutes: float = 0.0
     rows: tuple[Record, ...] = ()
     notes: tuple[str, ...] = ()
+    authors: float | None = None
+    plain: float | None = None
+    choice: str = ""
+    marks: str = ""
 
 
 @dataclass(frozen=True)
@@ -43,6 +54,27 @@ class Table:
     @property
     def wanted(self) -> int:
         return sum(cell is not None for _, cells in self.rows for cell in cells)
+
+    @property
+    def reachable(self) -> int:
+        """Cells of datasets that can be had."""
+        columns = [not column.startswith(UNREACHABLE) for column in self.columns]
+        return sum(
+            cell is not None and reachable
+            for _, cells in self.rows
+            for cell, reachable in zip(cells, columns, strict=True)
+        )
+
+    def keep_filled(self) -> Table:
+        """Without the rows and columns in which nothing was run."""
+        places = [
+            place
+            for place in range(len(self.columns))
+            if any(cells[place] is not None and cells[place].ours is not None for _, cells in self.rows)  # type: ignore[union-attr]
+        ]
+        rows = [(label, tuple(cells[place] for place in places)) for label, cells in self.rows]
+        filled = [row for row in rows if any(cell is not None and cell.ours is not None for cell in row[1])]
+        return Table(self.title, tuple(self.columns[place] for place in places), tuple(filled))
 
 
 def build_paper_tables(evidence: Evidence) -> tuple[Table, ...]:
@@ -74,12 +106,13 @@ def _label(number: Published) -> str:
 def _fill(number: Published, evidence: Evidence) -> Cell:
     if number.metric == "gradient_cosine":
         return _fill_cosine(number, evidence)
-    candidates = [finding for finding in evidence.findings if _answers(finding, number)]
+    candidates = [finding for finding in _find_candidates(number, evidence) if follows_paper(finding)]
+    authors = _find_authors(number, evidence)
     if not candidates:
-        return Cell(number.value, None, "open")
+        return Cell(number.value, None, "open", authors=authors)
     finding = choose(candidates, evidence)
-    metric = finding.summary.f1 if number.metric == "f1_pct" else finding.summary.accuracy
-    ours = scale(metric)
+    ours = measure(finding, "f1" if number.metric == "f1_pct" else "accuracy")
+    plain = [one for one in candidates if evidence.find_trainings(one) and not mark(one)]
     return Cell(
         number.value,
         ours,
@@ -88,13 +121,42 @@ def _fill(number: Published, evidence: Evidence) -> Cell:
         finding.seeds,
         finding.cpu_minutes,
         finding.rows,
+        authors=authors,
+        plain=measure(choose(plain, evidence)).mean if plain and mark(finding) else None,
+        choice=describe_choice(evidence.find_trainings(finding)),
+        marks=mark(finding) if evidence.find_trainings(finding) else "",
     )
+
+
+def _find_candidates(number: Published, evidence: Evidence) -> list[SeedAverage]:
+    """What was judged as the paper's number was, by whatever settings."""
+    found = evidence.find(number.learner, number.dataset, number.k or 10)
+    return [finding for finding in found if _answers(finding, number) and is_valid(finding)]
+
+
+def _find_authors(number: Published, evidence: Evidence) -> float | None:
+    """The accuracy by the authors' program, where it contradicts the paper's words."""
+    if number.support_cir:
+        return None
+    supports = [replace(number, support_cir=share) for share in (0, 50)]
+    found = [one for alike in supports for one in _find_candidates(alike, evidence) if follows_authors(one)]
+    return measure(choose(found, evidence)).mean if found else None
+
+
+def measure(finding: SeedAverage, metric: str = "accuracy") -> Interval:
+    """In per cent, with the 95 % interval over test tasks; where there is one task, over seeds if there are several."""
+    value: Interval = getattr(finding.summary, metric)
+    if value.low is None and finding.seeds > 1:
+        value = getattr(summarize_over_seeds([row.scores for row in finding.rows]), metric)
+    return scale(value)
 
 
 def _fill_cosine(number: Published, evidence: Evidence) -> Cell:
     """Cosines at K=10 of the trainings whose accuracy the other tables show, among those that have one."""
     alike = replace(number, k=10, support_cir=0)
-    candidates = [one for one in evidence.findings if _answers(one, alike) and evidence.cosines.get(one.key)]
+    candidates = [
+        one for one in _find_candidates(alike, evidence) if follows_paper(one) and evidence.cosines.get(one.key)
+    ]
     if not candidates:
         return Cell(number.value, None, "open")
     finding = choose(candidates, evidence)
@@ -102,16 +164,14 @@ def _fill_cosine(number: Published, evidence: Evidence) -> Cell:
     ours = interval(average_units([(cosine.units, cosine.values) for cosine in cosines]))
     minutes = sum(cosine.provenance.cpu_seconds for cosine in cosines) / len(cosines) / 60
     note = f"accuracy {100 * finding.summary.accuracy.mean:.1f}"
-    return Cell(number.value, ours, judge(number.value, ours), None, len(cosines), minutes, finding.rows, (note,))
+    verdict, choice = judge(number.value, ours), describe_choice(evidence.find_trainings(finding))
+    return Cell(number.value, ours, verdict, None, len(cosines), minutes, finding.rows, (note,), choice=choice)
 
 
 def _answers(finding: SeedAverage, number: Published) -> bool:
     norm_fits = number.batch_norm == "best" or finding.normed == (number.batch_norm == "yes")
     return (
-        finding.learner == number.learner
-        and finding.dataset == number.dataset
-        and finding.k == number.k
-        and finding.support_cir == number.support_cir
+        finding.support_cir == number.support_cir
         and finding.threshold == "own"
         and finding.level == "example"
         and norm_fits
@@ -134,10 +194,31 @@ def scale(value: Interval) -> Interval:
 
 
 def judge(published: float, ours: Interval) -> Verdict:
-    """Better or worse only where the paper's number lies outside of our 95 % interval over tasks."""
-    low = ours.mean if ours.low is None else ours.low
-    high = ours.mean if ours.high is None else ours.high
-    return "better" if published < low else "worse" if published > high else "within"
+    """Better or worse only where the paper's number lies outside of our 95 % interval; without one, no verdict."""
+    if ours.low is None or ours.high is None:
+        return "unjudged"
+    return "better" if published < ours.low else "worse" if published > ours.high else "within"
+
+
+def build_unadapted_table(evidence: Evidence) -> Table:
+    """Accuracy of gradient-based learners without a step on the support, beside that of the same training adapted."""
+    placed: dict[str, dict[str, Cell]] = {}
+    adapted = {
+        (one.key, one.k, one.normal_share, one.level): one for one in evidence.findings if one.threshold == "own"
+    }
+    columns: set[tuple[str, int]] = set()
+    for finding in sorted(evidence.unadapted, key=lambda one: one.rows[-1].provenance.timestamp):
+        same = adapted.get((finding.key, finding.k, finding.normal_share, finding.level))
+        if same is None or finding.level != "example" or not follows_paper(finding):
+            continue
+        columns.add((finding.dataset, finding.k))
+        note = f"{measure(same).mean:.1f}"
+        cell = Cell(None, measure(finding), "new", None, finding.seeds, 0.0, finding.rows, (note,))
+        label = f"{finding.learner}{' (BN)' if finding.normed else ''}"
+        placed.setdefault(label, {})[f"{finding.dataset}, K={finding.k}"] = cell
+    names = tuple(f"{dataset}, K={k}" for dataset, k in sorted(columns))
+    rows = tuple((label, tuple(cells.get(name) for name in names)) for label, cells in sorted(placed.items()))
+    return Table("Without a step: what the initialisation says before it is adapted", names, rows)
 
 
 def build_dataset_tables(evidence: Evidence) -> tuple[Table, ...]:
@@ -203,5 +284,8 @@ def _compare_with_control(finding: SeedAverage, control: SeedAverage | None) -> 
     if set(ours.units) != set(theirs.units) or ours.episodes != theirs.episodes:
         return ()
     difference = compare(ours, theirs).accuracy
-    bound = difference.mean if difference.low is None else difference.low
-    return () if bound > 0 else ("does not beat the control that never sees the support",)
+    return (
+        ()
+        if difference.low is None or difference.low > 0
+        else ("does not beat the control that never sees the support",)
+    )

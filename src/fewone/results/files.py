@@ -204,7 +204,8 @@ class _Encoder:
                 about: dict[str, Json] = {"k": k, "normal_share": share, "split": split, "level": level}
                 values: dict[str, Json] = {name: _round_all(getattr(scores, name)) for name in _METRICS}
                 places: dict[str, Json] = {"units": self._place(scores.units), "episodes": scores.episodes}
-                return {**about, "threshold": threshold, **places, **values}
+                taken: dict[str, Json] = {} if record.steps is None else {"steps": record.steps}
+                return {**about, "threshold": threshold, **taken, **places, **values}
             case Training(history=history):
                 columns = {name: [_round(getattr(point, name)) for point in history] for name in _POINT}
                 return {"history": {name: [*column] for name, column in columns.items() if {*column} != {None}}}

@@ -39,7 +39,8 @@ class Row(_Record):
     """One evaluation of a trained learner with supports of `k` examples, of which `normal_share` are normal.
 
     threshold: the method's own, or calibrated over tasks. scores keep the values per unit, so that runs can be paired
-    and averaged later; `summary` is their mean and interval.
+    and averaged later; `summary` is their mean and interval. steps: how many inner steps were taken on the support, if
+    not those of the experiment; 0: what a gradient-based learner says before it is adapted.
     """
 
     k: int
@@ -48,6 +49,7 @@ class Row(_Record):
     level: Level
     threshold: Threshold
     scores: UnitScores
+    steps: int | None = None
 
     @cached_property
     def summary(self) -> Summary:
@@ -130,11 +132,12 @@ def make_rows(
     split: Split,
     threshold: Threshold,
     provenance: Provenance,
+    steps: int | None = None,
 ) -> tuple[Row, ...]:
     """The rows of an evaluation: per example and, where there are recordings, per run."""
     levels: tuple[tuple[Level, UnitScores | None], ...] = (("example", results.examples), ("run", results.runs))
     return tuple(
-        Row(experiment, provenance, k, normal_share, split, level, threshold, scores)
+        Row(experiment, provenance, k, normal_share, split, level, threshold, scores, steps)
         for level, scores in levels
         if scores is not None
     )

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fewone.errors import FewoneError
 
@@ -45,10 +46,19 @@ def bootstrap(values: Sequence[float], draws: int = 10_000) -> Interval:
     count, mean = len(values), float(np.mean(values))
     if count < 2:
         return Interval(mean, None, None, count)
-    # The same units always give the same interval: the draws are a means, not a measurement.
-    resampled = np.random.default_rng(0).integers(0, count, (draws, count))
-    low, high = np.quantile(np.asarray(values)[resampled].mean(-1), [0.025, 0.975])
+    low, high = np.quantile(_resample(count, draws) @ np.asarray(values, dtype=np.float64), [0.025, 0.975])
     return Interval(mean, float(low), float(high), count)
+
+
+@lru_cache(maxsize=16)
+def _resample(count: int, draws: int) -> NDArray[np.float64]:
+    """How much each unit weighs in each draw: (draws, count), rows that sum to 1.
+
+    The same units always give the same interval: the draws are a means, not a measurement.
+    """
+    drawn = np.random.default_rng(0).integers(0, count, (draws, count))
+    places = drawn + count * np.arange(draws)[:, None]
+    return np.bincount(places.ravel(), minlength=draws * count).reshape(draws, count) / count
 
 
 @dataclass(frozen=True)
@@ -110,10 +120,13 @@ def average_seeds(runs: Sequence[UnitScores]) -> UnitScores:
     """Several seeds on the same episodes as one: each unit's mean over the seeds; its interval is then over units."""
     _require_same_episodes(runs)
     first = runs[0]
+    if len(runs) == 1:
+        return first
 
     def mean(name: str) -> tuple[float, ...]:
         tables = [dict(zip(run.units, getattr(run, name), strict=True)) for run in runs]
-        return tuple(float(np.mean([table[unit] for table in tables])) for unit in first.units)
+        values = np.array([[table[unit] for unit in first.units] for table in tables])
+        return tuple(values.mean(axis=0).tolist())
 
     return UnitScores(first.units, first.episodes, *(mean(field.name) for field in fields(Summary)))
 
