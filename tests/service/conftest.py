@@ -68,8 +68,8 @@ class Postgres:
         options = f"-p {self.port} -h 127.0.0.1 -k '' -F"
         self._call("pg_ctl", "-D", str(self.home / "data"), "-w", "-o", options, "start")
 
-    def stop(self) -> None:
-        self._call("pg_ctl", "-D", str(self.home / "data"), "-m", "fast", "stop")
+    def stop(self, mode: str = "fast") -> None:
+        self._call("pg_ctl", "-D", str(self.home / "data"), "-m", mode, "stop")
 
     def new_database(self) -> str:
         import psycopg
@@ -94,7 +94,7 @@ def postgres() -> Iterator[Postgres]:
         try:
             yield server
         finally:
-            server.stop()
+            server.stop("immediate")
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -164,6 +164,13 @@ def run_service(folder: Path, *options: str, environment: dict[str, str] | None 
         assert process.stdout is not None
         process.stdout.close()
         log.close()
+
+
+@pytest.fixture(scope="session")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """One service for all tests that only add to it; each takes names of its own."""
+    with run_service(tmp_path_factory.mktemp("shared") / "served") as found:
+        yield found
 
 
 @pytest.fixture

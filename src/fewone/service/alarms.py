@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import http.client
 import json
+import re
 import time
 import urllib.error
 import urllib.request
@@ -110,7 +111,8 @@ class Mqtt:
     def deliver(self, key: str, alarm: bytes) -> None:
         if not self._client.is_connected():
             self._connect()
-        message = self._client.publish(f"{self._prefix}/{json.loads(alarm)['detector']}/alarm", alarm, qos=1)
+        detector = re.sub(r"[+#/\0]", "_", str(json.loads(alarm)["detector"]))
+        message = self._client.publish(f"{self._prefix}/{detector}/alarm", alarm, qos=1)
         try:
             message.wait_for_publish(self._timeout)
         except (RuntimeError, ValueError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -86,6 +87,7 @@ def describe_alarm(name: str, version: int | None, judged: Judged, row: int, id_
         "detector": name,
         "version": version,
         "id": id_,
+        "at": time.time(),
         "source": judged.thing.source,
         "place": int(judged.places[row]),
         "worst": int(judged.worst[row]),

@@ -29,6 +29,8 @@ from fewone.service.store import DetectorStore
 SETTINGS = "FEWONE_SERVICE_SETTINGS"
 HEAD_SECONDS = 10.0
 GRACE_SECONDS = 30
+START_SECONDS = 120
+"""A worker that does not answer its supervisor for so long is replaced; on a busy machine imports alone take many."""
 
 
 class PatientProtocol(H11Protocol):
@@ -139,6 +141,7 @@ def serve(settings: ServiceSettings, announce: Callable[[str], None]) -> None:
         timeout_keep_alive=15,
         timeout_graceful_shutdown=GRACE_SECONDS,
         backlog=512,
+        timeout_worker_healthcheck=START_SECONDS,
     )
     write_logs(logging.INFO)
     announce(f"http://{'[' + settings.host + ']' if family == socket.AF_INET6 else settings.host}:{port}")
