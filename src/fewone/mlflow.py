@@ -41,7 +41,7 @@ def save_model(detector: FewShotDetector, path: str | Path, **options: Any) -> N
 
 def load_model(uri: str) -> FewShotDetector:
     """The detector itself, of a model that `log_model` or `save_model` wrote."""
-    from fewone.detector.loading import load
+    from fewone.detector.loading import load_detector
 
     _pyfunc()
     from mlflow.artifacts import download_artifacts
@@ -49,7 +49,7 @@ def load_model(uri: str) -> FewShotDetector:
     folder = Path(download_artifacts(artifact_uri=uri)) / "artifacts" / ARTIFACT
     if not folder.is_dir():
         raise FewoneError(f"{uri}: holds no detector; give a model that fewone.mlflow.log_model wrote")
-    return load(folder)
+    return load_detector(folder)
 
 
 def _describe(detector: FewShotDetector, folder: Path) -> dict[str, Any]:

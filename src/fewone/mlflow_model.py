@@ -7,16 +7,16 @@ from typing import Any
 import mlflow
 import numpy as np
 import pandas as pd
-from mlflow.pyfunc import PythonModel
+from mlflow.pyfunc.model import PythonModel
 
-import fewone
+from fewone.detector.loading import load_detector
 
 
-class Detector(PythonModel):  # type: ignore[misc]
+class Detector(PythonModel):
     """values (n, *shape) or rows of flat columns -> a row for each: score_samples, decision_function, label."""
 
     def load_context(self, context: Any) -> None:
-        self.detector = fewone.load(context.artifacts["detector"])
+        self.detector = load_detector(context.artifacts["detector"])
 
     # MLflow reads a hint on `model_input` as a schema of its own.
     def predict(self, context, model_input, params=None):  # type: ignore[no-untyped-def]
