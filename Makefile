@@ -3,7 +3,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
-.PHONY: demo test check format docs bench clean
+.PHONY: demo test check format docs bench reproduce clean
 
 demo: $(VENV)/installed
 	$(BIN)/fewone demo --out demo
@@ -24,6 +24,14 @@ format: $(VENV)/installed
 docs: $(VENV)/installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "site/index.html"
+
+# The paper's tables once more, from nothing, into reproduced/: says the hours first; run again, it goes on where it was.
+# QUICK=1: the main claim on the synthetic series in ten minutes, no data needed. JOBS: trainings at once.
+JOBS ?= 1
+GRIDS := $(if $(QUICK),quick,budget sts authors digits digits-meta further)
+reproduce: $(VENV)/installed
+	$(BIN)/fewone sweep $(GRIDS:%=paper/%.toml) --results reproduced/results --runs reproduced/runs --jobs $(JOBS)
+	$(BIN)/fewone report reproduced/results --out reproduced/report
 
 bench: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"

@@ -1,11 +1,13 @@
 """Grids: lists become every combination, mistakes are found with their line."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fewone.errors import FewoneError
-from fewone.experiments.grid import matches, read_grid
+from fewone.experiments import default_experiment
+from fewone.experiments.grid import matches, name_choice, read_grid
 
 PAPER = Path(__file__).parents[2] / "paper"
 
@@ -47,6 +49,30 @@ def test_settings_of_a_table_hold_for_all_its_experiments(tmp_path: Path) -> Non
     )
     assert [experiment.training.minutes for experiment in grid.experiments] == [3.0, 3.0]
     assert [experiment.seed for experiment in grid.experiments] == [0, 1]
+
+
+def test_a_table_reads_what_a_search_chose_for_its_dataset_learner_and_k(tmp_path: Path) -> None:
+    text = """
+    [[experiments]]
+    dataset = ["mt-mnist/1", "mt-mnist/2"]
+    learner = "maml"
+    k = 10
+    chosen = "chosen"
+    network = { norm = "none" }
+    """
+    with pytest.raises(
+        FewoneError, match=r"line 6: chosen: .*mt-mnist.maml.K10.toml is not there; make it with fewone"
+    ):
+        read_grid(write(tmp_path, text))
+    found = default_experiment("mt-mnist/0", "maml", 10)
+    found = replace(found, learning=replace(found.learning, inner_rate=0.05, inner_steps=1))
+    found = replace(found, training=replace(found.training, outer_rate=0.1, iterations=7))
+    (tmp_path / "chosen").mkdir()
+    (tmp_path / "chosen" / name_choice("mt-mnist/0", "maml", 10)).write_text(found.to_toml())
+    for experiment in read_grid(write(tmp_path, text)).experiments:
+        assert (experiment.learning.inner_rate, experiment.learning.inner_steps) == (0.05, 1)
+        assert experiment.training.outer_rate == 0.1 and experiment.network.norm == "none", "the table goes first"
+        assert experiment.training.iterations == 10_000, "a trial's length is not part of the choice"
 
 
 @pytest.mark.parametrize(

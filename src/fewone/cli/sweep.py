@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -10,17 +12,20 @@ import tyro
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from fewone.experiments.grid import matches, read_grid
-from fewone.experiments.sweep import Backend, Outcome, plan, sweep
+from fewone.experiments import Experiment
+from fewone.experiments.cost import estimate
+from fewone.experiments.grid import Grid, matches, read_grid
+from fewone.experiments.sweep import Backend, Job, Outcome, plan, sweep
+from fewone.results import read_results
 from fewone.training.process import own_process
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """Run every experiment of a TOML file that has no row in the results yet."""
+    """Run every experiment of TOML files that has no row in the results yet; says first what that will cost."""
 
-    grid: tyro.conf.Positional[Path]
-    """File of [[experiments]], such as paper/main.toml."""
+    grids: tyro.conf.Positional[tuple[Path, ...]]
+    """Files of [[experiments]], such as paper/main.toml; done one after the other."""
     filter: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE[,VALUE]...")] = ()
     """Only experiments with these values, such as dataset=omniglot learner=oc-maml,maml k=10."""
     jobs: int = 1
@@ -35,6 +40,8 @@ class Arguments:
     """Folder of the trainings, one folder each; grids with the same experiment share it."""
     data_dir: tuple[Path, ...] = ()
     """Folders that hold the data (default: those that FEWONE_DATA names)."""
+    costs: Path = Path("results")
+    """Folder of results by whose costs those to come are estimated."""
     list: bool = False
     """Only say what would be run."""
 
@@ -43,19 +50,41 @@ def main(arguments: list[str]) -> int:
     """The exit code is 1 if a job failed."""
     chosen = tyro.cli(Arguments, prog="fewone sweep", args=arguments)
     console = Console()
-    grid = read_grid(chosen.grid)
+    grids = [read_grid(path) for path in chosen.grids]
+    planned = [(grid, _plan(grid, chosen, console)) for grid in grids]
+    _say_costs([job.experiment for _, jobs in planned for job in jobs], chosen, console)
+    if chosen.list:
+        return 0
+    own_process()
+    # Planned anew: an experiment of two files is trained once.
+    return max([_run(grid, _plan(grid, chosen, None), chosen, console) for grid, _ in planned], default=0)
+
+
+def _plan(grid: Grid, chosen: Arguments, console: Console | None) -> builtins.list[Job]:
+    """The jobs of a file that are not done; said on the console, if one is given."""
     wanted = [experiment for experiment in grid.experiments if matches(experiment, chosen.filter)]
     results = (chosen.results / grid.name).absolute()
     folders = tuple(folder.absolute() for folder in chosen.data_dir) or None
     jobs = plan(wanted, chosen.runs.absolute(), results, folders)
-    console.print(
-        f"{grid.title}: {len(wanted)} experiments, {len(wanted) - len(jobs)} done, {len(jobs)} to run", highlight=False
-    )
-    if chosen.list:
-        for job in jobs:
+    if console is not None:
+        console.print(
+            f"{grid.title}: {len(wanted)} experiments, {len(wanted) - len(jobs)} done, {len(jobs)} to run",
+            highlight=False,
+            soft_wrap=True,
+        )
+        for job in jobs if chosen.list else ():
             console.print(f"  {job.name}", highlight=False)
-        return 0
-    own_process()
+    return jobs
+
+
+def _say_costs(experiments: Sequence[Experiment], chosen: Arguments, console: Console) -> None:
+    found = estimate(experiments, read_results(chosen.costs).rows if chosen.costs.is_dir() else ())
+    if experiments and found is not None:
+        console.print(f"{found}, {found.core_hours / chosen.jobs:.1f} hours with --jobs {chosen.jobs}", highlight=False)
+
+
+def _run(grid: Grid, jobs: Sequence[Job], chosen: Arguments, console: Console) -> int:
+    """Do the jobs of one file; 1 if one failed."""
     failed: list[Outcome] = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:

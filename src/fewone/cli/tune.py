@@ -10,7 +10,8 @@ from joblib import Parallel, delayed
 from rich.console import Console
 
 from fewone.experiments import Experiment, read_experiment
-from fewone.experiments.tune import Best, tune
+from fewone.experiments.grid import name_choice
+from fewone.experiments.tune import Best, Searched, find_space, tune
 from fewone.files import atomic_write
 from fewone.training.process import own_process
 
@@ -19,19 +20,25 @@ from fewone.training.process import own_process
 class Arguments:
     """Search inner and outer rate, steps and batch norm for an experiment, on its validation tasks only.
 
-    The study is a journal file: run the same command again, or at the same time, to add trials to it.
+    Successive halving over the paper's grid: after 1, 3, 9, ... validations only the best third goes on. The study is a
+    journal file: run the same command again, or at the same time, to go on with it. Tables of experiments read what was
+    chosen with `chosen = "chosen"`.
     """
 
     experiment: tyro.conf.Positional[Path]
     """TOML file of one experiment; its training settings are the budget of a trial."""
-    trials: int = 20
-    """Trials to add, over all jobs."""
+    trials: int | None = None
+    """Trials to add, over all jobs (default: the whole grid)."""
+    search: tuple[Searched, ...] = ("inner_rate", "outer_rate", "inner_steps", "norm")
+    """What is searched; the other settings stay as the experiment has them."""
     jobs: int = 1
     """Trials at once."""
     out: Path | None = None
-    """Where the best experiment goes (default: beside the experiment, NAME.best.toml)."""
+    """Where the best experiment goes (default: chosen/DATASET.LEARNER.K10.toml beside the experiment)."""
     runs: Path = Path("runs/tune")
     """Folder of the journal and of the trials' trainings."""
+    results: Path | None = None
+    """A folder to which each trial is added as a record, such as results/search."""
     data_dir: tuple[Path, ...] = ()
     """Folders that hold the data (default: those that FEWONE_DATA names)."""
 
@@ -41,22 +48,25 @@ def main(arguments: list[str]) -> int:
     experiment = read_experiment(chosen.experiment)
     name = chosen.experiment.stem
     journal, runs = chosen.runs / f"{name}.journal", chosen.runs / name
-    share = [len(range(worker, chosen.trials, chosen.jobs)) for worker in range(chosen.jobs)]
+    trials = chosen.trials or find_space(experiment.dataset).keep(experiment, chosen.search).size
+    share = [len(range(worker, trials, chosen.jobs)) for worker in range(chosen.jobs)]
     found: list[Best] = Parallel(n_jobs=chosen.jobs)(
-        delayed(_work)(experiment, journal, runs, trials, chosen.data_dir or None) for trials in share if trials
+        delayed(_work)(experiment, journal, runs, part, chosen) for part in share if part
     )
-    best = min(found, key=lambda one: one.loss)
-    out = chosen.out or chosen.experiment.with_suffix(".best.toml")
+    best = min(found, key=lambda one: one.value)
+    usual = chosen.experiment.parent / "chosen" / name_choice(experiment.dataset, experiment.learner, experiment.k)
+    out = chosen.out or usual
+    out.parent.mkdir(parents=True, exist_ok=True)
     atomic_write(out, best.experiment.to_toml().encode())
     Console().print(
-        f"best validation loss {best.loss:.4f} of {best.finished} trials ({best.pruned} more were pruned): {out}",
+        f"best on validation tasks {best.value:.4f} of {best.finished} trials ({best.pruned} more were stopped): {out}",
         highlight=False,
         soft_wrap=True,
     )
     return 0
 
 
-def _work(experiment: Experiment, journal: Path, runs: Path, trials: int, data_dirs: tuple[Path, ...] | None) -> Best:
+def _work(experiment: Experiment, journal: Path, runs: Path, trials: int, chosen: Arguments) -> Best:
     """A share of the trials, in a process that is the command's own."""
     own_process(experiment.training.threads)
-    return tune(experiment, journal, runs, trials, data_dirs)
+    return tune(experiment, journal, runs, trials, chosen.data_dir or None, chosen.results, chosen.search)

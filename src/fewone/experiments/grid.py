@@ -11,10 +11,11 @@ from typing import Any
 
 from fewone.documents import DocumentError, nearest, toml_line
 from fewone.errors import FewoneError
-from fewone.experiments.experiment import Experiment, parse_experiment
+from fewone.experiments.experiment import Experiment, parse_experiment, read_experiment
 
 AXES = ("dataset", "learner", "k", "seed", "test_normal_share")
 _TABLE = "experiments"
+_CHOSEN = "chosen"
 
 
 @dataclass(frozen=True)
@@ -45,23 +46,58 @@ def read_grid(path: Path) -> Grid:
     experiments: dict[Experiment, None] = {}
     for number, table in enumerate(tables):
         try:
-            experiments |= dict.fromkeys(_expand(table))
+            experiments |= dict.fromkeys(_expand(table, path.parent))
         except DocumentError as fault:
             line = _find_line(text, number, fault.path)
             raise FewoneError(f"{path}, line {line}: {fault}") from fault
     return Grid(path.stem, str(document.get("title", path.stem)), str(document.get("table", "")), tuple(experiments))
 
 
-def _expand(table: Mapping[str, Any]) -> Iterator[Experiment]:
-    """Every combination of the axes that are lists."""
+def _expand(table: Mapping[str, Any], folder: Path) -> Iterator[Experiment]:
+    """Every combination of the axes that are lists.
+
+    chosen = "FOLDER", seen from the file: inner and outer rate, steps and norm as `fewone tune` chose them for the
+    dataset (MT-MNIST: once for all digits, on the validation digit), learner and K; the table's own settings go first.
+    """
     axes = [(name, table[name] if isinstance(table[name], list) else [table[name]]) for name in AXES if name in table]
     for name, values in axes:
         if not values:
             raise DocumentError((name,), "the list is empty; give at least one value")
-    rest = {key: value for key, value in table.items() if key not in AXES}
+    rest = {key: value for key, value in table.items() if key not in (*AXES, _CHOSEN)}
     names = [name for name, _ in axes]
     for values in product(*(values for _, values in axes)):
-        yield parse_experiment({**rest, **dict(zip(names, values, strict=True))})
+        named = {**rest, **dict(zip(names, values, strict=True))}
+        experiment = parse_experiment(named)
+        if _CHOSEN in table:
+            experiment = parse_experiment(_put_beneath(named, _read_choice(folder, table[_CHOSEN], experiment)))
+        yield experiment
+
+
+def name_choice(dataset: str, learner: str, k: int) -> str:
+    """The file of what a search chose.
+
+    >>> name_choice("mt-mnist/3", "maml", 10)
+    'mt-mnist.maml.K10.toml'
+    """
+    return f"{dataset.split('/')[0]}.{learner}.K{k}.toml"
+
+
+def _read_choice(folder: Path, name: object, experiment: Experiment) -> dict[str, dict[str, Any]]:
+    if not isinstance(name, str):
+        raise DocumentError((_CHOSEN,), f"the name of a folder is needed, got {name!r}")
+    path = folder / name / name_choice(experiment.dataset, experiment.learner, experiment.k)
+    if not path.exists():
+        raise DocumentError((_CHOSEN,), f"{path} is not there; make it with fewone tune --out {path}")
+    found = read_experiment(path)
+    return {
+        "network": {"norm": found.network.norm},
+        "learning": {"inner_rate": found.learning.inner_rate, "inner_steps": found.learning.inner_steps},
+        "training": {"outer_rate": found.training.outer_rate},
+    }
+
+
+def _put_beneath(table: dict[str, Any], parts: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    return {**table, **{part: {**settings, **table.get(part, {})} for part, settings in parts.items()}}
 
 
 def _find_line(text: str, number: int, path: tuple[str, ...]) -> int:

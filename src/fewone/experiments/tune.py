@@ -1,19 +1,29 @@
-"""Search over the paper's grids of rates, steps and batch norm, on validation tasks only, with Optuna."""
+"""Search over the paper's grids of rates, steps and batch norm, on validation tasks only: successive halving by Optuna.
+
+A trial is a training of the experiment with other settings. After 1, 3, 9, ... validations it goes on only if it is
+among the best third of those that came as far. Every trial is kept as a record, as far as it went.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from fewone.datasets import load
+from fewone.episodes import TaskSplits
 from fewone.errors import FewoneError
 from fewone.experiments.experiment import Experiment, identify
 from fewone.experiments.run import train
-from fewone.training import Progress
+from fewone.results import Training, ValidationPoint, find_provenance, write_records
+from fewone.training import Progress, Validation, read_cost
 
 if TYPE_CHECKING:
     import optuna
+
+REDUCTION = 3
+"""One of so many trials goes on at each rung."""
+Searched = Literal["inner_rate", "outer_rate", "inner_steps", "norm"]
 
 
 @dataclass(frozen=True)
@@ -24,6 +34,20 @@ class SearchSpace:
     outer_rate: tuple[float, ...]
     inner_steps: tuple[int, ...]
     norm: tuple[Literal["none", "support"], ...] = ("none", "support")
+
+    def keep(self, experiment: Experiment, searched: tuple[Searched, ...]) -> SearchSpace:
+        """The same with every setting that is not searched fixed at the experiment's."""
+        kept: dict[str, Any] = {
+            "inner_rate": (experiment.learning.inner_rate,),
+            "outer_rate": (experiment.training.outer_rate,),
+            "inner_steps": (experiment.learning.inner_steps,),
+            "norm": (experiment.network.norm,),
+        }
+        return replace(self, **{name: values for name, values in kept.items() if name not in searched})
+
+    @property
+    def size(self) -> int:
+        return len(self.inner_rate) * len(self.outer_rate) * len(self.inner_steps) * len(self.norm)
 
 
 def find_space(dataset: str) -> SearchSpace:
@@ -38,18 +62,31 @@ def find_space(dataset: str) -> SearchSpace:
 
 @dataclass(frozen=True)
 class Best:
-    """The best experiment of a search, its validation loss, and how many trials were finished or pruned."""
+    """The best experiment of a search, what it reached on the validation tasks, and how many trials there were.
+
+    value: of the experiment's own criterion (`training.select`), lower is better: the loss, or 1 minus accuracy or
+    AUROC.
+    """
 
     experiment: Experiment
-    loss: float
+    value: float
     finished: int
     pruned: int
 
 
 def tune(
-    experiment: Experiment, journal: Path, runs: Path, trials: int, data_dirs: tuple[Path, ...] | None = None
+    experiment: Experiment,
+    journal: Path,
+    runs: Path,
+    trials: int,
+    data_dirs: tuple[Path, ...] | None = None,
+    results: Path | None = None,
+    searched: tuple[Searched, ...] = ("inner_rate", "outer_rate", "inner_steps", "norm"),
 ) -> Best:
-    """Run `trials` more trials of the study in `journal` (several processes may share it) and return its best."""
+    """Run at most `trials` more trials of the study in `journal` (several processes may share it); its best so far.
+
+    results: a folder to which each trial is added, as far as it went.
+    """
     try:
         import optuna
         from optuna.storages import JournalStorage
@@ -58,31 +95,35 @@ def tune(
         raise FewoneError("Optuna is not installed; pip install 'fewone[tune]'") from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     journal.parent.mkdir(parents=True, exist_ok=True)
+    space = find_space(experiment.dataset).keep(experiment, searched)
+    grid = {name: list(getattr(space, name)) for name in ("inner_rate", "inner_steps", "outer_rate", "norm")}
     study = optuna.create_study(
         study_name=identify(experiment),
         storage=JournalStorage(JournalFileBackend(str(journal))),
-        sampler=optuna.samplers.TPESampler(),
-        pruner=optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=2),
+        sampler=optuna.samplers.GridSampler(grid, seed=experiment.seed),
+        pruner=optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=REDUCTION),
         load_if_exists=True,
     )
     splits = load(experiment.dataset, data_dirs, experiment.data.options())
-    space = find_space(experiment.dataset)
 
     def judge(trial: optuna.Trial) -> float:
-        candidate = _suggest(experiment, space, trial)
-        lowest = float("inf")
+        candidate, folder = _suggest(experiment, space, trial), runs / f"trial-{trial.number}"
+        history: list[Validation] = []
 
         def watch(progress: Progress) -> None:
-            nonlocal lowest
             if progress.validation is None:
                 return
-            lowest = min(lowest, progress.validation.loss)
-            trial.report(lowest, progress.iteration)
+            history.append(progress.validation)
+            trial.report(_find_lowest(history, experiment), len(history))
             if trial.should_prune():
                 raise optuna.TrialPruned
 
-        train(candidate, splits, runs / f"trial-{trial.number}", watch, calibrated=False)
-        return lowest
+        try:
+            train(candidate, splits, folder, watch, calibrated=False)
+        finally:
+            if results is not None and history:
+                _keep_trial(candidate, splits, folder, history, results)
+        return _find_lowest(history, experiment)
 
     study.optimize(judge, n_trials=trials, catch=(FewoneError,))
     states = [trial.state for trial in study.get_trials(deepcopy=False)]
@@ -94,6 +135,28 @@ def tune(
         states.count(optuna.trial.TrialState.COMPLETE),
         states.count(optuna.trial.TrialState.PRUNED),
     )
+
+
+def _find_lowest(history: list[Validation], experiment: Experiment) -> float:
+    """The best validation so far by the criterion that chooses the weights as well; lower is better."""
+    select = experiment.training.select
+    if select == "accuracy":
+        return min(1 - one.accuracy for one in history)
+    if select == "auroc":
+        return min(1 - (one.auroc or 0.0) for one in history)
+    return history[-1].loss if select == "last" else min(one.loss for one in history)
+
+
+def _keep_trial(
+    candidate: Experiment, splits: TaskSplits, folder: Path, history: list[Validation], results: Path
+) -> None:
+    cost = read_cost(folder)
+    cpu_seconds = history[-1].cpu_seconds if cost is None else cost.cpu_seconds
+    points = tuple(
+        ValidationPoint(one.iteration, one.cpu_seconds, one.loss, one.accuracy, one.auroc) for one in history
+    )
+    provenance = find_provenance(splits.fingerprint, cpu_seconds if cost is None else cost.seconds, cpu_seconds)
+    write_records(results, Training(candidate.to_plain(), provenance, points))
 
 
 def _suggest(experiment: Experiment, space: SearchSpace, trial: optuna.trial.BaseTrial) -> Experiment:

@@ -1,0 +1,54 @@
+"""What experiments will cost, by what such trainings took before: said before hours are spent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from fewone.experiments.experiment import Experiment
+from fewone.results import Row
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Core-hours of all experiments; guessed: of how many nothing alike was ever run, so that a median stands in."""
+
+    core_hours: float
+    guessed: int
+
+    def __str__(self) -> str:
+        guess = f"; {self.guessed} of them guessed" if self.guessed else ""
+        return f"about {self.core_hours:.1f} core-hours by what such trainings took before{guess}"
+
+
+def estimate(experiments: Sequence[Experiment], rows: Iterable[Row]) -> Estimate | None:
+    """From the newest row of the same learner, dataset and K, scaled by the episodes of its training.
+
+    A dataset's other variants (`mt-mnist/3` for `mt-mnist/0`) stand for one that was never run; None: nothing was.
+    """
+    known: dict[tuple[str, str, int], tuple[float, float]] = {}
+    for row in sorted(rows, key=lambda one: one.provenance.timestamp):
+        place = (_family(row.experiment), str(row.experiment["learner"]), row.k)
+        known[place] = row.provenance.cpu_seconds, _count_episodes(row.experiment)
+    if not known:
+        return None
+    usual = median(seconds for seconds, _ in known.values())
+    seconds, guessed = 0.0, 0
+    for experiment in experiments:
+        plain = experiment.to_plain()
+        found = known.get((_family(plain), experiment.learner, experiment.k))
+        guessed += found is None
+        seconds += usual if found is None else found[0] * _count_episodes(plain) / found[1]
+    return Estimate(seconds / 3600, guessed)
+
+
+def _family(plain: Mapping[str, Any]) -> str:
+    return str(plain["dataset"]).split("/")[0]
+
+
+def _count_episodes(plain: Mapping[str, Any]) -> float:
+    """Tasks of all meta-batches: what a training costs is nearly in proportion to them."""
+    training = plain["training"]
+    return float(training["iterations"] * training["meta_batch"])
