@@ -27,7 +27,7 @@ def sample_pictures() -> Tensor:
 
 def test_pictures_whose_class_is_certain_get_that_class() -> None:
     network = backbone.load_backbone()
-    portrait, _, flower = network.classify(network(sample_pictures()).pooled).softmax(-1)
+    portrait, _, flower = network.classify(network(sample_pictures()).pooled[..., None, None]).flatten(1).softmax(-1)
     assert portrait.argmax() == MILITARY_UNIFORM and portrait.max() > 0.4
     assert flower.argmax() == DAISY
 

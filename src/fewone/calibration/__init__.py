@@ -9,6 +9,7 @@ from fewone.calibration.calibrated import (
     CalibratedScorer,
     CalibrationMap,
     CalibrationPoint,
+    LeavingOneOut,
     NormalQuantiles,
     score_leaving_one_out,
 )
@@ -21,6 +22,7 @@ __all__ = [
     "CalibrationMap",
     "CalibrationPoint",
     "HeldOut",
+    "LeavingOneOut",
     "NormalQuantiles",
     "calibrate",
     "count_draws",

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from fewone.calibration import Adapting
+from fewone.calibration import Adapting, Calibrated, CalibratedScorer, LeavingOneOut
 from fewone.episodes import NORMAL, Examples, InputScaling, Moments
+from fewone.errors import FewoneError
 from fewone.learners import LearnerSettings, MetaLearner, Scorer
+from fewone.learners.evidence import Locating
 from fewone.learners.meta_learner import GAIN
 from fewone.learners.plda import build_plda
 from fewone.networks import NetworkSettings
@@ -62,6 +64,13 @@ class Adapted(nn.Module):
         logits: Tensor = self.scorer(self.prepare(values).unsqueeze(0)).squeeze(0)
         return logits
 
+    def locate(self, values: Tensor) -> Tensor:
+        """values (n, *shape) of a scorer that knows where -> maps (n, *space), the higher, the stranger the place."""
+        scorer = self.scorer.scorer if isinstance(self.scorer, CalibratedScorer) else self.scorer
+        if not isinstance(scorer, Locating):
+            raise FewoneError(f"{type(scorer).__name__} does not know where an anomaly is; use another learner")
+        return scorer.locate(self.prepare(values).unsqueeze(0)).squeeze(0)
+
     def prepare(self, values: Tensor) -> Tensor:
         """Values as given -> inputs of the scorer, (n, *shape)."""
         inputs = self.preparation(values)
@@ -108,8 +117,23 @@ def leave_one_out(learner: Adapting, preparation: InputScaling, support: Support
     normal = (support.labels == NORMAL).nonzero().flatten()
     if len(normal) < 2:
         return support.values.new_zeros(0)
+    if not preparation.standardize:
+        labels = support.labels.to(support.values.dtype)
+        examples = Examples.of(preparation(support.values).unsqueeze(0), labels.unsqueeze(0))
+        short = _leave_out_at_once(learner, examples, normal)
+        if short is not None:
+            return short
     folds = max(1, FOLD_VALUES // support.values.numel())
     return torch.cat([_judge_folds(learner, preparation, support, left) for left in torch.split(normal, folds)])
+
+
+def _leave_out_at_once(learner: Adapting, examples: Examples, left: Tensor) -> Tensor | None:
+    """The same in one go where the learner has a way to; None where it has none."""
+    if isinstance(learner, Calibrated):
+        knot = learner.calibration.at(len(left) - 1)
+        logits = None if knot.follow else _leave_out_at_once(learner.learner, examples, left)
+        return None if logits is None else knot.slope * (logits - knot.threshold)
+    return learner.leave_one_out(examples, left) if isinstance(learner, LeavingOneOut) else None
 
 
 def _judge_folds(learner: Adapting, preparation: InputScaling, support: Support, left: Tensor) -> Tensor:

@@ -25,12 +25,14 @@ from fewone.detector.envelope import Envelope, Guarded, choose_share, find_dista
 from fewone.detector.estimator import Estimator, check_is_fitted
 from fewone.detector.explanation import explain
 from fewone.detector.files import SavedDetector, write_detector
+from fewone.detector.pictures import Seen, enlarge_maps, look_at, takes_any_picture
 from fewone.detector.recordings import SeriesScores, join_scores, score_steps, stream_windows
 from fewone.detector.support_report import SupportReport, report_support
 from fewone.detector.thresholds import Scores, average_groups, find_group_thresholds, find_threshold
 from fewone.episodes import InputScaling
 from fewone.errors import InputError
 from fewone.learners import MetaLearner
+from fewone.picture_files import FullScale
 from fewone.zoo import advise, advise_on_array
 
 if TYPE_CHECKING:
@@ -61,6 +63,7 @@ class FewShotDetector(Estimator):
     offset_ : decision_function = score_samples - offset_.
     support_size_ : K, the number of normals fitted on.
     n_features_in_ : the size of the second axis of X in `fit`.
+    full_scale_ : for pictures of every size: what white was among the normals.
 
     Examples
     --------
@@ -89,7 +92,10 @@ class FewShotDetector(Estimator):
         self.sampling_rate = sampling_rate
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:  # noqa: N803
-        """Adapt to the normals X; y marks a few known anomalies with -1 (and normals with +1)."""
+        """Adapt to the normals X; y marks a few known anomalies with -1 (and normals with +1).
+
+        A model for pictures of every size also takes lists: of arrays of mixed sizes, or of names of files.
+        """
         self.check_parameters()
         return self._adapt(self._read_support(X, y, first=True))
 
@@ -157,9 +163,15 @@ class FewShotDetector(Estimator):
         check_is_fitted(self)
         return float(scores.windows.mean() + self.offset_ - self.find_group_offset(len(scores.windows)))
 
-    def explain(self, X: ArrayLike) -> Scores:  # noqa: N803
-        """Where the anomaly is: a map of the shape of X; the higher, the more that place makes an example anomalous."""
+    def explain(self, X: ArrayLike) -> Scores | list[Scores]:  # noqa: N803
+        """Where the anomaly is: a map of the shape of X; the higher, the more that place makes an example anomalous.
+
+        Of pictures of every size: (n, height, width), or a list of maps where the sizes differ.
+        """
         check_is_fitted(self)
+        if self._takes_any_picture():
+            seen = look_at(X)
+            return enlarge_maps(self._locate(seen.as_values(self.full_scale_)), seen.sizes)
         given = np.shape(X)
         values = self._read(X, first=False).to(self.support_.values.dtype)
         maps = explain(self.guarded_, values, self.support_.normals).double().numpy()
@@ -172,6 +184,13 @@ class FewShotDetector(Estimator):
         from fewone.detector.drawing import LARGEST_COUNT, draw_examples
 
         check_is_fitted(self)
+        if self._takes_any_picture():
+            shown = look_at(X[:LARGEST_COUNT])  # type: ignore[index]
+            values = shown.as_values(self.full_scale_)
+            located = self._locate(values).unsqueeze(1)
+            return draw_examples(
+                values.numpy(), located.numpy(), -self._logits(values) - self.offset_, sizes=shown.sizes
+            )
         values = self._read(X, first=False)[:LARGEST_COUNT].to(self.support_.values.dtype)
         maps = explain(self.guarded_, values, self.support_.normals)
         return draw_examples(values.numpy(), maps.numpy(), -self._logits(values) - self.offset_)
@@ -187,9 +206,11 @@ class FewShotDetector(Estimator):
             self.support_size_, anomalies, scores, self.offset_, self.calibration, self.false_alarm_rate
         )
 
-    def restore(self, support: Support, n_features: int) -> Self:
+    def restore(self, support: Support, n_features: int, full_scale: FullScale | None = None) -> Self:
         """As `fit`, on a support that was read before."""
         self.check_parameters()
+        if full_scale is not None:
+            self.full_scale_ = full_scale
         self.n_features_in_ = n_features
         return self._adapt(support)
 
@@ -212,6 +233,7 @@ class FewShotDetector(Estimator):
                 self.sampling_rate,
                 self.scaling,
                 torch.from_numpy(self._logits(self.support_.values)) if self.scaling is not None else None,
+                getattr(self, "full_scale_", None),
             ),
         )
 
@@ -364,6 +386,8 @@ class FewShotDetector(Estimator):
 
             array = validate_data(self, X, reset=first, dtype=[np.float64, np.float32], allow_nd=True)
             return torch.from_numpy(np.require(array, requirements=["C", "W"]))
+        if self._takes_any_picture():
+            return self._read_pictures(look_at(X), first)
         array = as_array(X)
         if self.card is None:
             return self._read_as_given(array, first)
@@ -390,3 +414,18 @@ class FewShotDetector(Estimator):
         if first:
             self.n_features_in_ = array.shape[1]
         return torch.from_numpy(np.require(array, requirements=["C", "W"]))
+
+    def _takes_any_picture(self) -> bool:
+        return self.card is not None and takes_any_picture(self.card.shape)
+
+    def _read_pictures(self, seen: Seen, first: bool) -> Tensor:
+        if first and seen.planes:
+            self.full_scale_ = seen.find_full_scale()
+            self.n_features_in_ = seen.planes[0].shape[0]
+        return seen.as_values(self.full_scale_) if seen.planes else torch.zeros(0, 3, 1, 1)
+
+    def _locate(self, values: Tensor) -> Tensor:
+        """Pictures (n, 3, side, side) -> maps (n, side, side), one at a time."""
+        with torch.inference_mode():
+            maps = [self.adapted_.locate(one.to(self.support_.values.dtype)) for one in torch.split(values, 1)]
+        return torch.cat(maps) if maps else values[:, 0]

@@ -32,6 +32,7 @@ from fewone.documents import DocumentError, from_plain, to_plain
 from fewone.episodes import InputScaling
 from fewone.errors import FewoneError
 from fewone.learners import MetaLearner
+from fewone.picture_files import FullScale
 from fewone.zoo import fits
 
 DETECTOR = "detector"
@@ -39,12 +40,16 @@ DETECTOR = "detector"
 
 @dataclass(frozen=True)
 class DetectorSettings:
-    """The constructor's arguments beside the learner, and the hash of the model's document (None: no model)."""
+    """The constructor's arguments beside the learner, and the hash of the model's document (None: no model).
+
+    full_scale: of a detector for pictures of every size: what white was among its normals.
+    """
 
     false_alarm_rate: float | None
     sampling_rate: float | None
     n_features: int
     model: str | None
+    full_scale: FullScale | None = None
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,7 @@ class SavedDetector:
     sampling_rate: float | None
     scaling: InputScaling | None = None
     scores: torch.Tensor | None = None
+    full_scale: FullScale | None = None
 
 
 def is_detector(folder: Path) -> bool:
@@ -80,8 +86,10 @@ def write_detector(folder: Path, delivery: SavedDetector) -> None:
         if delivery.calibration is not None:
             save_calibration(folder / MODEL, delivery.calibration)
         model = _hash(folder / MODEL)
-    dials = DetectorSettings(delivery.false_alarm_rate, delivery.sampling_rate, delivery.n_features, model)
-    tensors = {"values": delivery.support.values, "labels": delivery.support.labels}
+    dials = DetectorSettings(
+        delivery.false_alarm_rate, delivery.sampling_rate, delivery.n_features, model, delivery.full_scale
+    )
+    tensors = {"values": _pack(delivery.support.values, delivery.full_scale), "labels": delivery.support.labels}
     if delivery.scores is not None:
         tensors["scores"] = delivery.scores
     write_checkpoint(folder, DETECTOR, tensors, to_plain(dials))
@@ -127,7 +135,13 @@ def read_detector(folder: Path, learner: MetaLearner | None = None) -> SavedDete
         dials.sampling_rate,
         scaling,
         scores,
+        dials.full_scale,
     )
+
+
+def _pack(values: torch.Tensor, full_scale: FullScale | None) -> torch.Tensor:
+    """Pictures as bytes: their values are whole numbers, and what is beyond white was so by a later normal alone."""
+    return values if full_scale is None else values.clamp(0, 255).to(torch.uint8)
 
 
 def _hash(folder: Path) -> str:
@@ -147,6 +161,8 @@ def _read_support(tensors: dict[str, torch.Tensor], shape: tuple[int, ...] | Non
     if set(tensors) != {"values", "labels"}:
         raise FewoneError(f"{place}: values and labels of the support expected, got {', '.join(sorted(tensors))}")
     values, labels = tensors["values"], tensors["labels"]
+    if values.dtype == torch.uint8:
+        values = values.float()
     whole = values.dim() >= 2 and labels.shape == values.shape[:1] and len(labels) > 0
     if not whole or (shape is not None and not fits(tuple(values.shape[1:]), shape)):
         raise FewoneError(f"{place}: a support of shape {tuple(values.shape)} with labels {tuple(labels.shape)}")

@@ -94,7 +94,7 @@ def load_detector(
         sampling_rate=found.sampling_rate if sampling_rate is None else sampling_rate,
     )
     try:
-        detector.restore(found.support, found.n_features)
+        detector.restore(found.support, found.n_features, found.full_scale)
         detector.score_samples(found.support.values[:1].numpy())
     except (RuntimeError, ValueError, ArithmeticError, LookupError, TypeError) as error:
         # Every hash was right and every tensor had its shape, so someone wrote settings that do not go together.

@@ -20,8 +20,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fewone.episodes import NORMAL, ClassBatch, Episodes, Examples
@@ -42,6 +44,8 @@ SERIES = (
     *("power", "spectrum", "level", "statistics", "texture", "texture-128", "texture-slope", "movement"),
 )
 """The kinds for series where the settings name none."""
+PICTURES = ("patches", "fine-patches", "in-place", "whole", "object", "surface", "colours")
+"""The kinds for pictures where the settings name none."""
 
 
 @dataclass(frozen=True)
@@ -131,8 +135,7 @@ class Evidence(MetaLearner):
         found = []
         for kind, squares in zip(self.kinds, distances, strict=True):
             counted = torch.where(allowed.unsqueeze(-1) > 0, squares, torch.full_like(squares, FAR))
-            nearest = counted.amin(2)
-            found.append((nearest.amax(-1) if kind.worst else nearest.mean(-1)) + kind.floor)
+            found.append(kind.reduce(counted.amin(2)) + kind.floor)
         return 0.5 * torch.stack(found, -1).log()
 
     def measure_support(self, distances: list[Tensor], normal: Tensor) -> Tensor:
@@ -220,6 +223,13 @@ class Evidence(MetaLearner):
         return query_loss(logits, query) + surprise + UNEQUAL * (logs - logs.mean()).square().mean()
 
 
+@runtime_checkable
+class Locating(Protocol):
+    """A scorer that knows where: inputs (T, n, *shape) -> maps (T, n, *space), in one pass."""
+
+    def locate(self, inputs: Tensor) -> Tensor: ...
+
+
 class EvidenceScorer(Scorer):
     """The support as the views see it, and what its own values predict of the next normal."""
 
@@ -244,12 +254,31 @@ class EvidenceScorer(Scorer):
 
     def measure(self, inputs: Tensor) -> Tensor:
         """v (T, n, kinds) of queries (T, n, *shape)."""
+        return self.evidence.measure(self._compare(inputs), self.normal.unsqueeze(1))
+
+    def _compare(self, inputs: Tensor) -> list[Tensor]:
         seen = {
             name: tuple(self.get_buffer(f"seen_{name}_{number}") for number in range(size))
             for name, size in self.sizes.items()
         }
-        distances = self.evidence.compare(self.evidence.look(inputs), seen)
-        return self.evidence.measure(distances, self.normal.unsqueeze(1))
+        return self.evidence.compare(self.evidence.look(inputs), seen)
+
+    def locate(self, inputs: Tensor) -> Tensor:
+        """Pictures (T, n, channels, height, width) -> how strange each place is, (T, n, height, width)."""
+        distances = self._compare(inputs)
+        maps = []
+        for number, kind in enumerate(self.evidence.kinds):
+            if kind.grid is None:
+                continue
+            counted = torch.where(self.normal[:, None, :, None] > 0, distances[number], FAR)
+            values = 0.5 * (counted.amin(2) + kind.floor).log()
+            departures = (values - self.centre[..., number : number + 1]) / self.scale[..., number : number + 1]
+            surprises = -log_tail(departures, self.freedom[..., number : number + 1])
+            weight = (GAIN * self.evidence.log_weight[number]).exp()
+            maps.append(weight * F.interpolate(surprises.unflatten(-1, kind.grid), inputs.shape[-2:], mode="bilinear"))
+        if not maps:
+            raise FewoneError("none of these kinds of evidence knows where an anomaly is; choose kinds of pictures")
+        return torch.stack(maps).sum(0)
 
     def forward(self, inputs: Tensor) -> Tensor:
         prediction = Prediction(self.centre, self.scale, self.freedom)
@@ -259,9 +288,12 @@ class EvidenceScorer(Scorer):
 
 def build_evidence(settings: LearnerSettings, network: NetworkSettings, shape: tuple[int, ...]) -> MetaLearner:
     """The learner `evidence`: it reads no network; a shape of zeros takes inputs of every size."""
-    if not settings.evidence and len(shape) != 2:
-        raise FewoneError(f"evidence is for series (channels, length), the input shape is {shape}")
-    kinds = settings.evidence or SERIES
+    if not settings.evidence and len(shape) not in (2, 3):
+        raise FewoneError(
+            f"evidence is for series (channels, length) and pictures (channels, height, width), the input shape is"
+            f" {shape}"
+        )
+    kinds = settings.evidence or (SERIES if len(shape) == 2 else PICTURES)
     unknown = [name for name in kinds if name not in KINDS]
     if unknown:
         raise FewoneError(f"no kind of evidence is called {unknown[0]!r}; there are {', '.join(KINDS)}")

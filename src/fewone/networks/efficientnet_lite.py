@@ -44,22 +44,32 @@ WIDTH, CLASSES = 1280, 1000
 
 
 class Maps(NamedTuple):
-    """Of n pictures: low (n, 24, h/4, w/4), middle (n, 40, h/8, w/8), high (n, 112, h/16, w/16), pooled (n, 1280)."""
+    """Of n pictures: low (n, 24, h/4, w/4), middle (n, 40, h/8, w/8), high (n, 112, h/16, w/16).
+
+    last (n, 320): the mean over the last block's places; pooled (n, 1280): what the classes are told from.
+    """
 
     low: Tensor
     middle: Tensor
     high: Tensor
+    last: Tensor
     pooled: Tensor
 
 
 class SameConvolution(nn.Module):
-    """A convolution with a bias and the padding that TensorFlow calls "same": what is odd goes right and below."""
+    """A convolution with a bias and the padding that TensorFlow calls "same": what is odd goes right and below.
+
+    Buffers that no checkpoint takes: a model that looks through this network is saved without it.
+    """
+
+    weight: Tensor
+    bias: Tensor
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1) -> None:
         super().__init__()
         self.kernel, self.stride, self.groups = kernel, stride, groups
-        self.weight = nn.Parameter(torch.empty(outputs, inputs // groups, kernel, kernel), requires_grad=False)
-        self.bias = nn.Parameter(torch.empty(outputs), requires_grad=False)
+        self.register_buffer("weight", torch.empty(outputs, inputs // groups, kernel, kernel), persistent=False)
+        self.register_buffer("bias", torch.empty(outputs), persistent=False)
 
     def forward(self, maps: Tensor) -> Tensor:
         if self.stride == 1:
@@ -102,7 +112,11 @@ class EfficientNetLite(nn.Module):
             for number in range(repeats)
         )
         self.head = SameConvolution(320, WIDTH, 1)
-        self.classify = nn.Linear(WIDTH, CLASSES)
+        self.classify = SameConvolution(WIDTH, CLASSES, 1)
+
+    def __deepcopy__(self, memo: dict[int, object]) -> EfficientNetLite:
+        """Itself: it never changes, and a hundred detectors of one process need it once."""
+        return self
 
     def forward(self, pictures: Tensor) -> Maps:
         maps = F.relu6(self.stem((pictures - CENTRE) / SPREAD))
@@ -112,7 +126,7 @@ class EfficientNetLite(nn.Module):
             if number in (LOW, MIDDLE, HIGH):
                 kept[number] = maps
         pooled = F.relu6(self.head(maps)).mean((-2, -1))
-        return Maps(kept[LOW], kept[MIDDLE], kept[HIGH], pooled)
+        return Maps(kept[LOW], kept[MIDDLE], kept[HIGH], maps.mean((-2, -1)), pooled)
 
 
 def is_installed() -> bool:
@@ -133,8 +147,10 @@ def load_backbone() -> EfficientNetLite:
     """
     with torch.device("cpu"):
         network = EfficientNetLite()
-        network.load_state_dict(fold(read_weights(find_weights())))
-    return network.eval().requires_grad_(False)
+        buffers = dict(network.named_buffers())
+        for name, tensor in fold(read_weights(find_weights())).items():
+            buffers[name].copy_(tensor.view_as(buffers[name]))
+    return network.eval()
 
 
 def find_weights() -> Path:

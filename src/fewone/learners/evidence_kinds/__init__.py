@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fewone.learners.evidence_kinds.kind import EvidenceKind, Features, View
+from fewone.learners.evidence_kinds.pictures import PICTURE_KINDS, PICTURE_VIEWS
 from fewone.learners.evidence_kinds.series import SERIES_KINDS, SERIES_VIEWS
 
-VIEWS: dict[str, Callable[[], View]] = {**SERIES_VIEWS}
+VIEWS: dict[str, Callable[[], View]] = {**SERIES_VIEWS, **PICTURE_VIEWS}
 """Builders of the views, by name; a view takes inputs of every shape that its kinds are for."""
 
-KINDS: dict[str, EvidenceKind] = {**SERIES_KINDS}
+KINDS: dict[str, EvidenceKind] = {**SERIES_KINDS, **PICTURE_KINDS}
 """All kinds of evidence, by name."""
 
 __all__ = ["KINDS", "VIEWS", "EvidenceKind", "Features", "View"]

@@ -26,12 +26,21 @@ class EvidenceKind:
 
     words: what differs, for people. view: a name of VIEWS. compare: features of queries (T, n, ...) and of normals
     (T, K, ...) -> squared distances (T, n, K, parts) of each part of a query to each normal, 0 or more. worst: the most
-    distant part counts, else the mean over the parts. floor: joins the squared distance, so that two equal normals do
-    not make all else infinitely far.
+    distant part counts (the mean of this share of them), else the mean over the parts. floor: joins the squared distance, so that two equal normals do
+    not make all else infinitely far. grid: how the parts lie in a picture, (rows, columns), where they do.
     """
 
     words: str
     view: str
     compare: Callable[[Features, Features], Tensor]
     worst: bool = False
+    share: float = 0.0
     floor: float = 1e-4
+    grid: tuple[int, int] | None = None
+
+    def reduce(self, nearest: Tensor) -> Tensor:
+        """Squared distances to the nearest normals (..., parts) -> the one that counts (...)."""
+        if not self.worst:
+            return nearest.mean(-1)
+        count = int(self.share * nearest.shape[-1])
+        return nearest.amax(-1) if count < 2 else nearest.topk(count, -1).values.mean(-1)
