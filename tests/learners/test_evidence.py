@@ -15,8 +15,8 @@ from fewone.errors import FewoneError
 from fewone.learners import LEARNERS, LearnerSettings
 from fewone.learners import evidence_kinds as kinds_module
 from fewone.learners.evidence import Evidence, log_tail
-from fewone.learners.evidence_kinds import KINDS, EvidenceKind, Features, View
-from fewone.learners.evidence_kinds.series import BAND, resample, scale_windows, warp
+from fewone.learners.evidence_kinds import EvidenceKind, Features, View
+from fewone.learners.evidence_kinds.series import BAND, SERIES_KINDS, resample, scale_windows, warp
 from fewone.networks import NetworkSettings
 
 LIGHT = ("raw", "shape", "level", "movement")
@@ -77,7 +77,7 @@ def test_a_window_that_hardly_moves_stays_flat_when_scaled() -> None:
     assert scale_windows(50 * noise(1, 1, 64)).std(correction=0) == pytest.approx(1.0, abs=1e-3)
 
 
-@pytest.mark.parametrize("name", sorted(KINDS))
+@pytest.mark.parametrize("name", sorted(SERIES_KINDS))
 @pytest.mark.parametrize("shape", [(1, 16), (3, 50), (2, 200)])
 def test_every_kind_takes_any_length_and_any_channels(name: str, shape: tuple[int, int]) -> None:
     learner = build(name)

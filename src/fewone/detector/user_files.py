@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fewone.datasets.example_files import SUFFIXES, read_file
+from fewone.detector.pictures import takes_any_picture
 from fewone.detector.recordings import windows
 from fewone.errors import FewoneError
+from fewone.picture_files import PICTURES, decode
 from fewone.zoo import advise
 
 
@@ -26,7 +29,7 @@ class FileExamples:
     """
 
     file: Path
-    values: NDArray[np.floating]
+    values: NDArray[Any]
     places: NDArray[np.int64]
     recording: bool
 
@@ -46,6 +49,8 @@ def list_files(path: Path) -> list[Path]:
 
 def read_examples(file: Path, shape: tuple[int, ...], stride: int | None = None) -> FileExamples:
     """The examples of a file for a model of inputs of this shape; anything else is refused, never resized."""
+    if takes_any_picture(shape):
+        return _look_at_picture(file)
     (piece,) = read_file(file)
     values = piece.values.astype(np.float32)
     if values.ndim == 3:
@@ -75,3 +80,13 @@ def _read_picture(file: Path, values: NDArray[np.floating], shape: tuple[int, ..
             f" (channels, height, width); {advise(values.shape)}"
         )
     return FileExamples(file, values[None], np.zeros(1, np.int64), recording=False)
+
+
+def _look_at_picture(file: Path) -> FileExamples:
+    """For a model of pictures of every size: planes of one size, of the type that the file has."""
+    if file.suffix.lower() not in PICTURES:
+        raise FewoneError(f"{file}: not a picture, and the model takes pictures; put {', '.join(PICTURES)} there")
+    found = decode(file)
+    if found.planes is None:
+        raise FewoneError(found.fault or f"{file}: cannot be read")
+    return FileExamples(file, found.planes[None], np.zeros(1, np.int64), recording=False)

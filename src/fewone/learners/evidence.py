@@ -275,7 +275,8 @@ class EvidenceScorer(Scorer):
             departures = (values - self.centre[..., number : number + 1]) / self.scale[..., number : number + 1]
             surprises = -log_tail(departures, self.freedom[..., number : number + 1])
             weight = (GAIN * self.evidence.log_weight[number]).exp()
-            maps.append(weight * F.interpolate(surprises.unflatten(-1, kind.grid), inputs.shape[-2:], mode="bilinear"))
+            laid = torch.unflatten(surprises, -1, kind.grid)
+            maps.append(weight * F.interpolate(laid, inputs.shape[-2:], mode="bilinear"))
         if not maps:
             raise FewoneError("none of these kinds of evidence knows where an anomaly is; choose kinds of pictures")
         return torch.stack(maps).sum(0)

@@ -26,8 +26,9 @@ class EvidenceKind:
 
     words: what differs, for people. view: a name of VIEWS. compare: features of queries (T, n, ...) and of normals
     (T, K, ...) -> squared distances (T, n, K, parts) of each part of a query to each normal, 0 or more. worst: the most
-    distant part counts (the mean of this share of them), else the mean over the parts. floor: joins the squared distance, so that two equal normals do
-    not make all else infinitely far. grid: how the parts lie in a picture, (rows, columns), where they do.
+    distant part counts (share: the mean of this share of the parts), else the mean over all. floor: joins the squared
+    distance, so that two equal normals do not make all else infinitely far. grid: how the parts lie in a picture,
+    (rows, columns), where they do.
     """
 
     words: str

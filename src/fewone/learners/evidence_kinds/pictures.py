@@ -31,7 +31,7 @@ COLOUR_UNIT = 0.25
 
 
 class Photographs(View):
-    """What EfficientNet-Lite0 and the eye see of pictures, in units of each channel's deviation over many kinds of them.
+    """What EfficientNet-Lite0 and the eye see, each channel in units of its deviation over pictures of many kinds.
 
     Patches of low (n, 784, 24), middle (n, 784, 152) and high layers (n, 196, 112); the whole (n, 1280) and (n, 320);
     texture (n, 224); colours (n, 18). The units come with a model's weights.
@@ -144,13 +144,13 @@ def _find_nearest(one: Tensor, others: Tensor, lengths: Tensor) -> Tensor:
 def match_in_place(queries: Tensor, normals: Tensor) -> Tensor:
     """The same within AROUND places to each side: (T, n, P, D), (T, K, P, D) -> (T, n, K, P)."""
     tasks, size = normals.shape[:2]
-    grid = normals.flatten(0, 1).transpose(1, 2).unflatten(-1, (COARSE, COARSE))
+    grid = torch.unflatten(normals.flatten(0, 1).transpose(1, 2), -1, (COARSE, COARSE))
     padded = F.pad(grid, (AROUND,) * 4, mode="replicate")
-    found = None
+    found: Tensor | None = None
     for down in range(2 * AROUND + 1):
         for right in range(2 * AROUND + 1):
             moved = padded[..., down : down + COARSE, right : right + COARSE].flatten(2).transpose(1, 2)
-            others = moved.unflatten(0, (tasks, size)).unsqueeze(1)
+            others = torch.unflatten(moved, 0, (tasks, size)).unsqueeze(1)
             squares = (queries.unsqueeze(2) - others).square().mean(-1)
             found = squares if found is None else torch.minimum(found, squares)
     assert found is not None
@@ -170,9 +170,7 @@ PICTURE_VIEWS: dict[str, Callable[[], View]] = {"photographs": Photographs}
 
 FINE_GRID, COARSE_GRID = (PLACES, PLACES), (COARSE, COARSE)
 PICTURE_KINDS = {
-    "patches": EvidenceKind(
-        "worst place", "photographs", compare_anywhere(1), worst=True, share=WORST, grid=FINE_GRID
-    ),
+    "patches": EvidenceKind("worst place", "photographs", compare_anywhere(1), worst=True, share=WORST, grid=FINE_GRID),
     "fine-patches": EvidenceKind(
         "worst place of the fine structure", "photographs", compare_anywhere(0), worst=True, share=WORST, grid=FINE_GRID
     ),
