@@ -27,9 +27,9 @@ from fewone.training import (
     TrainingSettings,
     Validator,
     find_best,
-    meta_train,
     read_cost,
     read_history,
+    train_steps,
 )
 from fewone.training.state import outer_rate
 
@@ -88,7 +88,7 @@ def train(
 ) -> list[Progress]:
     drawn = batches or Batches(splits.train, sampler_for(splits), settings.meta_batch, seed=0)
     validator = Validator(splits.validation, sampler_for(splits), settings.validation_episodes, seed=0)
-    return list(meta_train(learner, drawn, validator, settings, folder))
+    return list(train_steps(learner, drawn, validator, settings, folder))
 
 
 def open_folder(folder: Path, settings: TrainingSettings = SETTINGS, card: ModelSpec = CARD) -> RunFolder:
@@ -247,7 +247,7 @@ def test_an_interrupted_run_ends_with_the_same_bits(name: str, tiny_splits: Task
             learner = build_learner(card)
             batches = Batches(tiny_splits.train, sampler_for(tiny_splits), settings.meta_batch, seed=0)
             validator = Validator(tiny_splits.validation, sampler_for(tiny_splits), 4, seed=0)
-            for progress in meta_train(learner, batches, validator, settings, folder):
+            for progress in train_steps(learner, batches, validator, settings, folder):
                 if progress.iteration == stop:
                     break
     torch.manual_seed(stop)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from fewone.reading import read_recording as read_recording
     from fewone.reading import regular as regular
     from fewone.sampling import EpisodeSampler as EpisodeSampler
+    from fewone.training.meta_training import meta_train as meta_train
+    from fewone.training.settings import TrainingSettings as TrainingSettings
 
 __version__ = "0.1.0"
 
@@ -37,9 +39,11 @@ _HOMES = {
     "InputError": "fewone.errors",
     "InputScaling": "fewone.episodes",
     "Task": "fewone.episodes",
+    "TrainingSettings": "fewone.training.settings",
     "calibrate": "fewone.evaluation.task_calibration",
     "export_onnx": "fewone.onnx_export",
     "load": "fewone.detector.loading",
+    "meta_train": "fewone.training.meta_training",
     "read_recording": "fewone.reading",
     "regular": "fewone.reading",
     "windows": "fewone.detector.recordings",
@@ -53,10 +57,12 @@ __all__ = [
     "InputError",
     "InputScaling",
     "Task",
+    "TrainingSettings",
     "__version__",
     "calibrate",
     "export_onnx",
     "load",
+    "meta_train",
     "windows",
 ]
 

@@ -18,11 +18,12 @@ from fewone.evaluation.protocol import Adapting, evaluate
 from fewone.evaluation.selection import calibrate_over_tasks, select_hyperparameter
 from fewone.experiments import default_experiment
 from fewone.experiments.experiment import Experiment
-from fewone.experiments.run import Watcher, load_splits, make_sampler, train
+from fewone.experiments.run import load_splits, make_sampler, train
 from fewone.files import atomic_write
 from fewone.learners import MetaLearner
 from fewone.results.statistics import Summary
 from fewone.sampling import EpisodeSampler
+from fewone.training.course import Watcher
 
 DATASET = "sts-context"
 LEARNER = "contrast"

@@ -5,22 +5,17 @@ from __future__ import annotations
 import json
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from contextlib import closing, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-from safetensors.torch import load as read_tensors
-from safetensors.torch import save as write_tensors
-from torch import Tensor
-
 from fewone.augmentation import build_augmentation
 from fewone.calibration import Calibrated, CalibrationMap, HeldOut
-from fewone.checkpoints import ModelSpec, build_learner, load_calibration, load_learner, save_calibration, save_learner
+from fewone.checkpoints import ModelSpec, build_learner, load_calibration, load_learner
 from fewone.datasets import load
 from fewone.documents import DocumentError
-from fewone.episodes import TaskSplits, generator_for
+from fewone.episodes import Task, TaskSplits, generator_for
 from fewone.errors import FewoneError, FewoneWarning
 from fewone.evaluation.alarms import measure_alarms
 from fewone.evaluation.embedded import embed_once
@@ -29,13 +24,10 @@ from fewone.evaluation.protocol import evaluate, evaluate_twice
 from fewone.evaluation.selection import (
     calibrate_over_tasks,
     is_trained,
-    observe_batches,
-    select_hyperparameter,
 )
 from fewone.evaluation.task_calibration import choose_sizes, count_calibration
 from fewone.experiments.defaults import default_experiment
 from fewone.experiments.experiment import Experiment, parse_experiment
-from fewone.experiments.training_log import TrainingLog
 from fewone.experiments.trunks import adopt_trunk, find_training, find_trunk, keep_trunk, place_trunk
 from fewone.learners import LearnerSettings, MetaLearner
 from fewone.results import (
@@ -54,25 +46,19 @@ from fewone.results import (
 from fewone.sampling import ClassSampler, EpisodeSampler, describe_rounding
 from fewone.training import (
     Batches,
-    Progress,
     RunFolder,
     Transform,
     Validator,
-    meta_train,
     read_cost,
     read_history,
 )
+from fewone.training.course import WITHOUT, Course, Watcher, complete, learn, observe, train_folds
 from fewone.workers import ALONE, Exchange
 
-Watcher = Callable[[Progress], None]
 # Every experiment is judged on the same test episodes, whatever its seed: only so can runs be paired.
 EVALUATION_SEED = 0
 # In the order in which `evaluate_twice` answers.
 THRESHOLDS: tuple[Threshold, ...] = ("own", "calibrated")
-# The folders, inside a run's, of the trainings without a part of the tasks.
-WITHOUT = "without-"
-# Batches of training tasks from which methods without a gradient take their scales.
-OBSERVED_BATCHES = 32
 
 
 def run(
@@ -120,6 +106,11 @@ def train(
     learner = build_learner(card)
     sampler = make_sampler(experiment, splits, experiment.test_normal_share)
     trunk, first = find_trunk(experiment), exchange.rank == 0
+
+    def calibrate() -> CalibrationMap:
+        others = train_without_parts(experiment, splits, folder, watch, exchange) if is_trained(learner) else ()
+        return calibrate_learner(experiment, splits, learner, others, exchange)
+
     with _open_folder(experiment, card, folder) if first else nullcontext() as kept:
         if kept is not None and not (trunk is None and is_trained(learner)):
             kept.refuse_others()
@@ -128,37 +119,19 @@ def train(
             trained = build_learner(describe(trunk, splits))
             trunk_card = describe(trunk, splits)
             with _open_folder(trunk, trunk_card, place, wait=True) if first else nullcontext() as trunk_kept:
-                _learn(trunk, splits, trained, trunk_kept, watch, transform, tensorboard, exchange)
+                trunk_course = make_course(trunk, splits, trained, transform)
+                learn(trained, trunk_course, trunk_kept, watch, tensorboard, exchange)
                 if first:
                     keep_trunk(place, folder)
             adopt_trunk(learner, trained)
         elif is_trained(learner):
-            _learn(experiment, splits, learner, kept, watch, transform, tensorboard, exchange)
+            learn(learner, make_course(experiment, splits, learner, transform), kept, watch, tensorboard, exchange)
         else:
-            batches = make_batches(experiment, splits, learner, transform)
-            observe_batches(learner, map(batches.draw, range(1, OBSERVED_BATCHES + 1)))
-        if exchange.from_first(b"" if load_calibration(folder) is None else b"calibrated") != b"calibrated":
-            select_hyperparameter(learner, splits.validation, sampler, experiment.seed)
-            if exchange.rank == 0:
-                save_learner(folder, learner, card)
-            if calibrated:
-                _calibrate_folder(experiment, splits, learner, folder, watch, exchange)
+            observe(learner, make_batches(experiment, splits, learner, transform))
+        asked = calibrate if calibrated else None
+        complete(learner, splits.validation, sampler, experiment.seed, folder, card, asked, exchange)
     # A run that was over before has its chosen settings in the folder alone.
     return load_learner(folder)[0] if exchange.rank == 0 else learner
-
-
-def _calibrate_folder(
-    experiment: Experiment,
-    splits: TaskSplits,
-    learner: MetaLearner,
-    folder: Path,
-    watch: Watcher | None,
-    exchange: Exchange,
-) -> None:
-    others = train_without_parts(experiment, splits, folder, watch, exchange) if is_trained(learner) else ()
-    calibration = calibrate_learner(experiment, splits, learner, others, exchange)
-    if exchange.rank == 0:
-        save_calibration(folder, calibration)
 
 
 def _open_folder(experiment: Experiment, card: ModelSpec, folder: Path, wait: bool = False) -> RunFolder:
@@ -166,32 +139,16 @@ def _open_folder(experiment: Experiment, card: ModelSpec, folder: Path, wait: bo
     return RunFolder(folder, card, experiment.to_plain(), experiment.training.checkpoint_seconds, defaults, wait)
 
 
-def _learn(
-    experiment: Experiment,
-    splits: TaskSplits,
-    learner: MetaLearner,
-    kept: RunFolder | None,
-    watch: Watcher | None,
-    transform: Transform | None,
-    tensorboard: bool,
-    exchange: Exchange,
-) -> None:
-    """The training by gradient, in place, into an open folder; kept is None for all workers but the first."""
+def make_course(
+    experiment: Experiment, splits: TaskSplits, learner: MetaLearner, transform: Transform | None = None
+) -> Course:
+    """What the experiment's learner is trained on, and judged by."""
     training = experiment.training
-    batches = make_batches(experiment, splits, learner, transform)
     sampler = make_sampler(experiment, splits, experiment.test_normal_share)
     validator = Validator(
         splits.validation, sampler, training.validation_episodes, experiment.seed, training.validation_queries
     )
-    with (
-        TrainingLog(kept.folder, tensorboard) if kept is not None else nullcontext() as log,
-        closing(meta_train(learner, batches, validator, training, kept, exchange)) as steps,
-    ):
-        for progress in steps:
-            if log is not None:
-                log.watch(progress)
-                if watch is not None:
-                    watch(progress)
+    return Course(make_batches(experiment, splits, learner, transform), validator, training)
 
 
 def train_without_parts(
@@ -206,33 +163,24 @@ def train_without_parts(
     Each part is a job of its own: workers train different parts side by side, each into its folder, and share the
     weights.
     """
-    count = experiment.training.leave_out
-    units = list(dict.fromkeys(task.unit for task in splits.train))
-    if count > len(units):
-        raise FewoneError(
-            f"training.leave_out is {count}, but {splits.name} has {len(units)} independent training task(s)"
-        )
 
-    def without(number: int) -> tuple[Experiment, TaskSplits]:
-        left = set(units[number::count])
-        rest = replace(splits, train=tuple(task for task in splits.train if task.unit not in left))
+    def without(rest: tuple[Task, ...]) -> tuple[Experiment, TaskSplits]:
         # A batch of classes holds no more of them than are left.
-        classes = min(experiment.training.classes, len(rest.train))
-        return replace(experiment, training=replace(experiment.training, leave_out=0, classes=classes)), rest
+        classes = min(experiment.training.classes, len(rest))
+        training = replace(experiment.training, leave_out=0, classes=classes)
+        return replace(experiment, training=training), replace(splits, train=rest)
 
-    def work(number: int) -> Tensor:
-        alone, rest = without(number)
+    def work(number: int, rest: tuple[Task, ...]) -> MetaLearner:
         shown = watch if exchange.rank == 0 else None
-        learner = train(alone, rest, folder / f"{WITHOUT}{number}", shown, calibrated=False)
-        return torch.frombuffer(bytearray(write_tensors(dict(learner.state_dict()))), dtype=torch.uint8)
+        return train(*without(rest), folder / f"{WITHOUT}{number}", shown, calibrated=False)
 
-    found = []
-    for number, packed in enumerate(exchange.share_out(count, work)):
-        learner = build_learner(describe(*without(number))).eval()
-        learner.load_state_dict(read_tensors(packed.numpy().tobytes()))
-        left = set(units[number::count])
-        found.append(HeldOut(learner, tuple(task for task in splits.train if task.unit in left)))
-    return tuple(found)
+    return train_folds(
+        splits.train,
+        experiment.training.leave_out,
+        work,
+        lambda rest: build_learner(describe(*without(rest))),
+        exchange,
+    )
 
 
 def calibrate_learner(

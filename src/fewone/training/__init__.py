@@ -4,7 +4,7 @@ Draws no progress bar: it yields, the caller draws, logs and stops.
 """
 
 from fewone.training.batches import Batches, Transform
-from fewone.training.loop import meta_train
+from fewone.training.loop import train_steps
 from fewone.training.run_folder import RunFolder, compare_versions, read_cost, read_history
 from fewone.training.settings import Cost, Progress, Select, TrainingSettings, Validation
 from fewone.training.state import find_best
@@ -22,7 +22,7 @@ __all__ = [
     "Validator",
     "compare_versions",
     "find_best",
-    "meta_train",
     "read_cost",
     "read_history",
+    "train_steps",
 ]

@@ -22,7 +22,7 @@ from fewone.training.validation import Validator
 from fewone.workers import ALONE, Exchange
 
 
-def meta_train(
+def train_steps(
     learner: MetaLearner,
     batches: Batches,
     validator: Validator,

@@ -17,6 +17,7 @@ from torch import Tensor
 from fewone.checkpoints import (
     MODEL,
     ModelSpec,
+    OwnSpec,
     Versions,
     check_shapes,
     drop_calibration,
@@ -45,7 +46,7 @@ class RunFolder:
     def __init__(
         self,
         folder: Path,
-        card: ModelSpec,
+        card: ModelSpec | OwnSpec,
         experiment: Mapping[str, Any],
         seconds: float = 60.0,
         defaults: Mapping[str, Any] | None = None,

@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 from fewone.errors import FewoneError
 from fewone.files import atomic_write
-from fewone.training import Progress
+from fewone.training.settings import Progress
 
 LOG = "log.jsonl"
 
