@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
+from types import ModuleType
 
 import numpy as np
 import pytest
 
 import fewone
+from fewone import learners
 
 
 @pytest.mark.parametrize(
@@ -34,3 +37,22 @@ def test_the_public_names_are_there_whatever_was_imported_before() -> None:
     assert {"FewShotDetector", "load", "windows"} <= set(dir(fewone))
     with pytest.raises(AttributeError, match="has no attribute 'detect'"):
         fewone.detect  # noqa: B018
+
+
+FACE = [
+    *((fewone, name) for name in fewone.__all__ if name != "__version__"),
+    *((learners, name) for name in learners.__all__),
+]
+
+
+@pytest.mark.parametrize(("home", "name"), FACE, ids=lambda value: getattr(value, "__name__", value))
+def test_every_public_class_and_function_has_an_example(home: ModuleType, name: str) -> None:
+    public = getattr(home, name)
+    if isinstance(public, type) or inspect.isfunction(public):
+        assert ">>>" in (public.__doc__ or ""), f"{home.__name__}.{name} has no example that runs as a test"
+
+
+def test_the_front_door_is_open() -> None:
+    wanted = {"AlignedDetector", "EpisodeSampler", "FewShotDetector", "FewoneError", "InputError", "Task"}
+    assert wanted | {"calibrate", "export_onnx", "load", "meta_train", "windows"} <= set(dir(fewone))
+    assert issubclass(fewone.InputError, fewone.FewoneError)

@@ -127,7 +127,11 @@ class RowPool:
 
 @dataclass(frozen=True)
 class InputScaling:
-    """How stored values become network inputs: values * scale + shift, then, if asked, standardisation by normals."""
+    """How stored values become network inputs: values * scale + shift, then, if asked, standardisation by normals.
+
+    >>> InputScaling(scale=1 / 255)(torch.tensor([0, 255], dtype=torch.uint8))
+    tensor([0., 1.])
+    """
 
     scale: float = 1.0
     shift: float = 0.0
@@ -180,6 +184,9 @@ class Task:
     halves: the first half of each pool is for adaptation, the second for judging (the paper's D_tr and D_val);
     otherwise every episode splits the pool anew. cluster: tasks that are not independent of each other (stretches
     of one operation) share it; intervals are taken over clusters and a cluster's tasks draw the same positions.
+
+    >>> Task.from_arrays("press 7", torch.zeros(20, 1, 64)).unit
+    'press 7'
     """
 
     name: str

@@ -60,8 +60,18 @@ class ExportedAligned(nn.Module):
         return scores, decisions, torch.where(decisions >= 0, 1, -1)
 
 
-def export_onnx(detector: FewShotDetector | AlignedDetector, path: Path) -> float:
-    """Write the file and run it: returns the largest difference of a score s, at most 1e-5 * max(1, |s|)."""
+def export_onnx(detector: FewShotDetector | AlignedDetector, path: str | Path) -> float:
+    """Write the file and run it: returns the largest difference of a score s, at most 1e-5 * max(1, |s|).
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np, onnxscript, fewone
+    >>> detector = fewone.FewShotDetector().fit(np.random.default_rng(0).normal(size=(20, 3)))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     fewone.export_onnx(detector, f"{folder}/detector.onnx") < 1e-5
+    True
+    """
+    path = Path(path)
     try:
         import onnxruntime
         import onnxscript  # noqa: F401

@@ -57,6 +57,12 @@ def windows(series: ArrayLike, window: int, stride: int | None = None) -> Floats
     -------
     (n, window) for a series without a channel axis, else (n, channels, window): a read-only view where that is
     possible. What remains at the end and fills no window is left out.
+
+    Examples
+    --------
+    >>> windows([1, 2, 3, 4, 5], 3, stride=2)
+    array([[1., 2., 3.],
+           [3., 4., 5.]], dtype=float32)
     """
     rows = as_recording(series)
     step = _check_stride(window, stride)

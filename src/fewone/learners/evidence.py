@@ -94,13 +94,30 @@ def log_tail(t: Tensor, freedom: Tensor) -> Tensor:
 
 
 class Evidence(MetaLearner):
-    """Views of the inputs, kinds of evidence, and what tasks taught of them."""
+    """Views of the inputs, kinds of evidence, and what tasks taught of them.
+
+    Parameters
+    ----------
+    kinds : names of KINDS, or what was registered there; none: those for series.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fewone.learners import Evidence
+    >>> from fewone.episodes import Examples
+    >>> support = Examples.normals(torch.randn(1, 5, 1, 32))
+    >>> Evidence(("raw", "level")).adapt(support)(torch.randn(1, 4, 1, 32)).shape
+    torch.Size([1, 4])
+    """
 
     every_k = True
 
-    def __init__(self, kinds: tuple[str, ...]) -> None:
-        """kinds: names of KINDS, or what was registered there."""
+    def __init__(self, kinds: tuple[str, ...] = SERIES) -> None:
         super().__init__()
+        unknown = [name for name in kinds if name not in KINDS]
+        if unknown:
+            raise FewoneError(f"no kind of evidence is called {unknown[0]!r}; there are {', '.join(KINDS)}")
+        self.note(kinds=kinds)
         self.names = kinds
         self.kinds: tuple[EvidenceKind, ...] = tuple(KINDS[name] for name in kinds)
         self.views = nn.ModuleDict({name: VIEWS[name]() for name in dict.fromkeys(kind.view for kind in self.kinds)})

@@ -25,6 +25,13 @@ class Scorer(nn.Module, ABC):
 
     A query's logit depends on that query and on the support alone, never on the other queries. A scorer is a snapshot:
     what its learner does afterwards does not change it.
+
+    >>> import torch
+    >>> class Distance(Scorer):
+    ...     def forward(self, inputs: Tensor) -> Tensor:
+    ...         return inputs.norm(dim=-1) - 1.0
+    >>> Distance()(torch.tensor([[[3.0, 4.0]]]))
+    tensor([[4.]])
     """
 
     @abstractmethod
@@ -35,6 +42,10 @@ class MetaLearner(nn.Module, ABC):
     """Parameters that carry over from task to task. Adapting returns a scorer and leaves the learner as it was.
 
     batch: what it is trained on. every_k: one trained learner serves supports of every size.
+
+    >>> from fewone.learners import ProtoNet
+    >>> isinstance(ProtoNet(nn.Linear(3, 8)), MetaLearner)
+    True
     """
 
     batch: Literal["episodes", "classes"] = "episodes"
@@ -66,11 +77,20 @@ class MetaLearner(nn.Module, ABC):
 
 
 def snapshot(module: Module) -> Module:
-    """A copy in scoring mode without gradients, for a scorer: the learner may train on, what was adapted stays."""
+    """A copy in scoring mode without gradients, for a scorer: the learner may train on, what was adapted stays.
+
+    >>> snapshot(nn.Linear(3, 8)).weight.requires_grad
+    False
+    """
     return copy.deepcopy(module).eval().requires_grad_(False)
 
 
 def query_loss(logits: Tensor, query: Examples) -> Tensor:
-    """Weighted cross-entropy of logits (T, n), mean over the tasks."""
+    """Weighted cross-entropy of logits (T, n), mean over the tasks.
+
+    >>> import torch
+    >>> query_loss(torch.zeros(1, 4), Examples.normals(torch.zeros(1, 4, 3)))
+    tensor(0.6931)
+    """
     losses = F.binary_cross_entropy_with_logits(logits, query.labels.to(logits.dtype), reduction="none")
     return (losses * query.weights.to(logits.dtype)).sum(-1).mean()

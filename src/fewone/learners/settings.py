@@ -31,6 +31,9 @@ class LearnerSettings:
     random_kernels: contrast: how many fixed random convolutions give a distance of their own (0: none).
     flip_views: plda: adapt and score images by the mean of both mirror views.
     evidence: evidence: the kinds of evidence by name (none: all that suit series).
+
+    >>> LearnerSettings(inner_steps=3).inner_rate
+    0.01
     """
 
     inner_rate: float = 0.01

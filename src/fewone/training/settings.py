@@ -26,6 +26,9 @@ class TrainingSettings:
     of that part joins the calibration. For datasets with few validation tasks; 0: those alone.
     shards: into how many parts a batch is cut, so that workers can share it; the same number gives the same bits on any
     number of workers. 0: the batch as a whole, for one process.
+
+    >>> TrainingSettings(iterations=500, patience=10).outer_rate
+    0.001
     """
 
     iterations: int = 10_000
