@@ -63,6 +63,8 @@ __all__ = [
     "export_onnx",
     "load",
     "meta_train",
+    "read_recording",
+    "regular",
     "windows",
 ]
 
