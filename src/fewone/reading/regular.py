@@ -71,6 +71,12 @@ def regular(
     fill : how values are found between rows; None fills nothing.
     largest_gap : what is at most this far apart is filled, "0.5s" or a number of (new) rows; None: only between
         neighbours on even steps (1.5 steps of the old rate), so that no gap is filled.
+
+    Examples
+    --------
+    >>> slow = Recording(np.array([[0.0], [2.0], [4.0]]), ("torque",), np.array([0.0, 1.0, 2.0]))
+    >>> regular(slow, resample="2Hz").values[:, 0].tolist()
+    [0.0, 1.0, 2.0, 3.0, 4.0]
     """
     if fill not in (None, "linear", "previous"):
         raise InputError(f"fill: {fill!r} is not known; say linear or previous")
