@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from fewone import load
 from fewone.cli import VERBS, main
@@ -36,3 +37,15 @@ def test_the_program_of_the_readme_runs_and_does_what_it_says(tmp_path: Path, mo
     commands = [shlex.split(line, comments=True)[1:] for block in blocks for line in block.splitlines()]
     assert {words[0] for words in commands} <= VERBS.keys()
     assert [main(words) for words in commands[:3]] == [0, 0, 1]
+
+
+def test_the_programs_of_the_library_page_run_and_find_the_anomalies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "library.md").read_text()
+    program = "\n".join(re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
+    torch.manual_seed(0)
+    exec(compile(program, "library.md", "exec"), {})
+    assert capsys.readouterr().out.splitlines() == ["[-1 -1 -1]"] * 3
+    assert {path.suffix for path in tmp_path.rglob("*") if path.is_file()} == {".json", ".safetensors", ".jsonl", ""}

@@ -1,4 +1,4 @@
 """K normals -> a scikit-learn outlier detector. Enters: arrays as people have them. Leaves: scores, decisions, maps.
 
-Knows no training; the sign flips in `few_shot_detector` and nowhere else. Its public face is `fewone` itself.
+Knows no training; answers that leave have scikit-learn's sign, positive for normal. Its public face is `fewone` itself.
 """

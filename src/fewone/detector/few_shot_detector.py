@@ -1,4 +1,4 @@
-"""K normals -> a scikit-learn outlier detector, over any learner. The sign flips here and nowhere else.
+"""K normals -> a scikit-learn outlier detector, over any learner.
 
 Inside, higher is more anomalous and 0 is the threshold; outside, positive is normal.
 """
