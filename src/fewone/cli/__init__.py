@@ -1,13 +1,16 @@
-"""The verbs of the command line. Enters: words. Leaves: an exit code (0 fine, 1 found something, 2 error).
+"""The verbs of the command line. Enters: words. Leaves: an exit code (0 fine, 1 found something, 2 error, 3 something
+was not judged, 130 interrupted, 141 nobody reads what is printed).
 
 Each verb is one module with `main(arguments) -> exit code`; it is imported only when it is called.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
@@ -51,13 +54,20 @@ def main(arguments: list[str] | None = None) -> int:
             raise FewoneError(f"no verb is called {verb!r}; {hint}")
         with warnings.catch_warnings():
             warnings.showwarning = partial(_show_warning, warnings.showwarning)
-            return int(import_module(f"fewone.cli.{verb}").main(rest))
+            code = int(import_module(f"fewone.cli.{verb}").main(rest))
+            sys.stdout.flush()
+            return code
     except FewoneError as error:
         print(f"fewone: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("fewone: interrupted", file=sys.stderr)
         return 130
+    except BrokenPipeError:
+        # `| head` has seen enough: what is left to print goes nowhere, also when Python ends.
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
 
 
 def _show_warning(

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fewone.cli.evaluate import describe_row, draw_table, open_trained
+from fewone.cli.options import parse_options
 from fewone.episodes import TaskSplits
 from fewone.evaluation.gradients import measure_cosines
 from fewone.evaluation.selection import spread
@@ -52,7 +53,7 @@ class Arguments:
 
 def main(arguments: list[str]) -> int:
     """Print what was found, add the records."""
-    chosen = tyro.cli(Arguments, prog="fewone analyze", args=arguments)
+    chosen = parse_options(Arguments, arguments, "fewone analyze")
     learner, experiment, splits = open_trained(chosen.folder, chosen.data_dir, chosen.threads)
     console = Console()
     records: Sequence[Cosine | Alarms | Row]

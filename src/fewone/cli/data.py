@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import tyro
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from fewone.cli.options import parse_options
 from fewone.datasets import DATASETS, Dataset, LoadOptions, load, split_name
 from fewone.datasets.leaks import find_copies, find_leaks, gather_rows
 from fewone.datasets.sources import default_cache_dir, default_data_dirs
@@ -155,7 +156,7 @@ Verb = (
 
 def main(arguments: list[str]) -> int:
     """`fewone data list | check NAME | show NAME --out page.html`."""
-    verb: List | Check | Show = tyro.cli(Verb, prog="fewone data", args=arguments)
+    verb: List | Check | Show = parse_options(cast(Any, Verb), arguments, "fewone data")
     return verb.run()
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import tyro
 from rich.console import Console
 from rich.table import Table
 
+from fewone.cli.options import parse_options
 from fewone.cli.train import Display
 from fewone.demo import DATASET, ITERATIONS, K, demonstrate, describe, make_experiment
 from fewone.training.process import own_process
@@ -25,7 +25,7 @@ class Arguments:
 
 
 def main(arguments: list[str]) -> int:
-    chosen = tyro.cli(Arguments, prog="fewone demo", args=arguments)
+    chosen = parse_options(Arguments, arguments, "fewone demo")
     console = Console()
     own_process()
     with Display(console, make_experiment(chosen.iterations)) as display:

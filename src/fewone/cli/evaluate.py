@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fewone.checkpoints import load_learner
+from fewone.cli.options import parse_options
 from fewone.episodes import TaskSplits
 from fewone.errors import FewoneError
 from fewone.experiments import Experiment
@@ -48,7 +49,7 @@ class Arguments:
 
 def main(arguments: list[str]) -> int:
     """Print the table, add the rows."""
-    chosen = tyro.cli(Arguments, prog="fewone evaluate", args=arguments)
+    chosen = parse_options(Arguments, arguments, "fewone evaluate")
     learner, experiment, splits = open_trained(chosen.folder, chosen.data_dir, chosen.threads)
     # A share is judged at the K that are asked for: not at the further ones of the training, which may be too small.
     sizes = (experiment.k, *chosen.further_k) if chosen.normal_share or chosen.further_k else None

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import tyro
 
+from fewone.cli.options import parse_options
 from fewone.cli.score import load_fitted
 from fewone.detector.aligned import AlignedDetector
 from fewone.onnx_export import export_onnx
@@ -25,7 +26,7 @@ class Arguments:
 
 def main(arguments: list[str]) -> int:
     """Export, and run what was written against the detector."""
-    chosen = tyro.cli(Arguments, args=arguments, prog="fewone export")
+    chosen = parse_options(Arguments, arguments, "fewone export")
     detector, shape = load_fitted(chosen.detector)
     difference = export_onnx(detector, chosen.onnx)
     size = chosen.onnx.stat().st_size

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -14,39 +15,53 @@ import tyro
 from rich.console import Console
 from rich.progress import track
 
-from fewone.detector.aligned import AlignedDetector
+from fewone.cli.options import parse_options
+from fewone.cli.score import tell_readings
+from fewone.detector.aligned import AlignedDetector, is_aligned
+from fewone.detector.choosing import choose_model
 from fewone.detector.few_shot_detector import FewShotDetector
+from fewone.detector.files import is_detector
 from fewone.detector.loading import load_detector
-from fewone.detector.user_files import FileExamples, list_files, read_examples
+from fewone.detector.user_files import FileExamples, choose_shape, list_files, read_examples
+from fewone.detector.verdicts import Judged
 from fewone.errors import FewoneError
+from fewone.reading import ReadOptions
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """Fit a model on a few normal examples. Exit code 0: the detector is written; 2: a mistake, nothing is written."""
+    """Fit a model on a few normal examples. Exit code 0: the detector is written; 2: a mistake, nothing is written.
+
+    fewone fit NORMALS --out DETECTOR chooses a model of the zoo by the kind of the files and says which.
+    """
 
     model: Annotated[str, tyro.conf.Positional]
     """A model of the zoo (see: fewone models), a folder made by fewone train, or a detector to be fitted anew."""
-    normals: Annotated[Path, tyro.conf.Positional]
-    """A file or a folder of files: recordings, tables with one example per row, or pictures."""
     out: Path
     """Folder for the detector."""
+    normals: Annotated[Path | None, tyro.conf.Positional] = None
+    """A file or a folder of files: recordings, tables with one example per row, or pictures."""
     false_alarm_rate: float | None = None
     """The share of normals that may be called anomalous (default: the model's own threshold)."""
     sampling_rate: float | None = None
-    """Of your recordings in Hz; refused where the model was trained for another one."""
+    """Of your recordings in Hz; refused where the model was trained for another one (default: by their times)."""
+    window: int | None = None
+    """How many time steps a window has, for a model that takes any (default: found from the recordings, and said)."""
     stride: int | None = None
     """Recordings are cut into a window every so many time steps (default: one window after the other)."""
     aligned: bool = False
     """Every recording is a run of one course (an operation of a machine), all cut alike: window p is judged by window
     p of the normals, and there is one decision per run."""
+    force: bool = False
+    """Replace a detector that is there already."""
     json: bool = False
     """Print one JSON object instead of text."""
+    reading: Annotated[ReadOptions, tyro.conf.arg(name="")] = field(default_factory=ReadOptions)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What fitting says: how many normals, which of them look odd and where, warnings."""
+    """What fitting says: how many normals, which of them look odd and where, warnings, what was left out."""
 
     normals: int
     odd: tuple[str, ...]
@@ -55,24 +70,74 @@ class Outcome:
 
 def main(arguments: list[str]) -> int:
     """Fit and save; says which normals look odd."""
-    chosen = tyro.cli(Arguments, args=arguments, prog="fewone fit")
+    chosen = parse_options(Arguments, arguments, "fewone fit")
     console = Console(stderr=True)
-    detector = load_detector(chosen.model, false_alarm_rate=chosen.false_alarm_rate, sampling_rate=chosen.sampling_rate)
+    check_place(chosen.out, chosen.force)
+    place = chosen.normals or Path(chosen.model)
+    files = list_files(place)
+    name = chosen.model
+    if chosen.normals is None:
+        name = choose_model(files, chosen.reading, chosen.sampling_rate)
+        tell(f"model {name}: chosen by the kind of the files; another one: fewone fit MODEL {place} --out {chosen.out}")
+    detector = load_detector(name, false_alarm_rate=chosen.false_alarm_rate, sampling_rate=chosen.sampling_rate)
     if detector.card is None:
-        raise FewoneError(f"{chosen.model}: a detector of plain tables; it is fitted from Python, not from files")
-    files = list_files(chosen.normals)
-    reading = track(files, "reading", console=console, transient=True, disable=not console.is_terminal)
-    found = [read_examples(file, detector.card.shape, chosen.stride) for file in reading]
+        raise FewoneError(f"{name}: a detector of plain tables; it is fitted from Python, not from files")
+    shape = choose_shape(detector.card.shape, files, chosen.window, chosen.reading)
+    if shape != detector.card.shape:
+        tell(f"windows of {shape[-1]} time steps in {shape[0]} channels" + ("" if chosen.window else " (--window)"))
+    rate = chosen.sampling_rate or detector.card.sampling_rate
+    found, faults = [], []
+    for file in track(files, "reading", console=console, transient=True, disable=not console.is_terminal):
+        try:
+            found.append(read_examples(file, shape, chosen.stride, chosen.reading, sampling_rate=rate))
+        except FewoneError as error:
+            if len(files) == 1 or chosen.aligned or not found:
+                raise
+            faults.append(str(error))
+        else:
+            rate = rate or found[-1].findings.sampling_rate
+    tell_readings([_as_judged(one) for one in found])
+    for fault in faults:
+        tell(f"passed over: {fault}")
+    if not sum(len(one.places) for one in found):
+        raise FewoneError(f"{place}: no window without a missing value; fill gaps with --fill and --largest-gap")
+    if rate is not None and detector.sampling_rate is None:
+        detector.set_params(sampling_rate=rate)
     outcome = _fit_aligned(detector, found, chosen.out) if chosen.aligned else _fit(detector, found, chosen.out)
+    left_out = sum(len(one.not_judged) for one in found)
     if chosen.json:
-        print(json.dumps({"out": str(chosen.out), **asdict(outcome)}, ensure_ascii=False))
+        facts = {"out": str(chosen.out), "model": name, "window": shape[-1], "left_out": left_out, "unreadable": faults}
+        print(json.dumps({**facts, **asdict(outcome)}, ensure_ascii=False))
         return 0
-    print(f"fitted on {outcome.normals} normals from {len(files)} files, written to {chosen.out}")
+    print(f"fitted on {outcome.normals} normals from {len(found)} files, written to {chosen.out}")
     for origin in outcome.odd:
         print(f"looks unlike the other normals: {origin}; if it is no normal, leave it out and fit again")
     for line in outcome.warnings:
         print(line)
     return 0
+
+
+def tell(line: str) -> None:
+    print(f"fewone: note: {line}", file=sys.stderr)
+
+
+def _as_judged(one: FileExamples) -> Judged:
+    whole = one.findings.whole
+    note = f"{one.file}: {one.findings}; {len(one.not_judged)} left out: {', '.join(map(str, one.not_judged[:20]))}"
+    return Judged(said=one.said, notes=() if whole else (note.removesuffix(": "),))
+
+
+def check_place(folder: Path, force: bool) -> None:
+    """Refuse to write over a detector unasked, and into a folder that is none of ours at all."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise FewoneError(f"{folder}: is a file; name a folder for the detector")
+    ours = is_detector(folder) or is_aligned(folder)
+    if not ours and any(folder.iterdir()):
+        raise FewoneError(f"{folder}: holds other files and no detector; give another --out, so that nothing is lost")
+    if ours and not force:
+        raise FewoneError(f"{folder}: holds a detector already; give another --out, or --force to replace it")
 
 
 def _fit(detector: FewShotDetector, found: Sequence[FileExamples], out: Path) -> Outcome:

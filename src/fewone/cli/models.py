@@ -9,6 +9,7 @@ from typing import Annotated
 
 import tyro
 
+from fewone.cli.options import parse_options
 from fewone.documents import nearest, to_plain
 from fewone.errors import FewoneError
 from fewone.zoo import Accuracy, ZooModel, read_models
@@ -27,7 +28,7 @@ class Arguments:
 
 def main(arguments: list[str]) -> int:
     """List the zoo, or show one card."""
-    chosen = tyro.cli(Arguments, args=arguments, prog="fewone models")
+    chosen = parse_options(Arguments, arguments, "fewone models")
     models = read_models()
     if chosen.name is not None:
         models = tuple(model for model in models if model.name == chosen.name)

@@ -8,6 +8,7 @@ from pathlib import Path
 import tyro
 from rich.console import Console
 
+from fewone.cli.options import parse_options
 from fewone.files import atomic_write
 from fewone.reporting.findings import collect
 from fewone.reporting.markdown import render_markdown
@@ -26,7 +27,7 @@ class Arguments:
 
 
 def main(arguments: list[str]) -> int:
-    chosen = tyro.cli(Arguments, prog="fewone report", args=arguments)
+    chosen = parse_options(Arguments, arguments, "fewone report")
     report = build_report(collect(chosen.results))
     (chosen.out / FOLDER).mkdir(parents=True, exist_ok=True)
     atomic_write(chosen.out / "index.html", render_html(report).encode())

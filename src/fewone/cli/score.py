@@ -2,33 +2,47 @@
 
 from __future__ import annotations
 
-import json
+import sys
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 from rich.console import Console
+from rich.progress import Progress as Bar
 from rich.progress import track
 
 from fewone.archive import share_out
+from fewone.cli.options import parse_options
 from fewone.detector.aligned import AlignedDetector, is_aligned
 from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.detector.loading import load_detector
-from fewone.detector.user_files import list_files, read_examples
+from fewone.detector.user_files import list_files, stream_examples
 from fewone.detector.verdict_page import render_page
-from fewone.detector.verdicts import Verdict, as_csv, count_anomalous, judge_file, write_text
+from fewone.detector.verdicts import (
+    MISSING,
+    Judged,
+    NotJudged,
+    Verdict,
+    as_csv,
+    as_json,
+    count_anomalous,
+    judge_blocks,
+    write_text,
+)
 from fewone.errors import FewoneError
+from fewone.reading import ReadOptions
 
 LARGEST_LIST = 20
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """Score new files. Exit code 0: all normal; 1: anomalies were found; 2: a mistake, nothing was scored."""
+    """Score new files. Exit code 0: all normal; 1: anomalies were found; 2: a mistake, nothing was scored; 3: no
+    anomalies, but something could not be judged (values are missing, or a file cannot be read)."""
 
     detector: Annotated[Path, tyro.conf.Positional]
     """A folder made by fewone fit."""
@@ -41,47 +55,108 @@ class Arguments:
     stride: int | None = None
     """Recordings are cut into a window every so many time steps (default: one window after the other)."""
     each_window: bool = False
-    """One verdict for each window of a recording instead of one for their mean: finds a short event in a long one."""
+    """One verdict for each window of a recording instead of one for the recording."""
     json: bool = False
     """Print one JSON object per verdict and line."""
     workers: int = 1
     """Processes that share the files."""
+    reading: Annotated[ReadOptions, tyro.conf.arg(name="")] = field(default_factory=ReadOptions)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How the files of a call are read, cut and judged."""
+
+    stride: int | None
+    each_window: bool
+    reading: ReadOptions
 
 
 def main(arguments: list[str]) -> int:
-    """Score every file; 1 if anything is anomalous."""
-    chosen = tyro.cli(Arguments, args=arguments, prog="fewone score")
+    """Score every file; the exit code says what was found."""
+    chosen = parse_options(Arguments, arguments, "fewone score")
     open_once.cache_clear()
     detector, shape = open_once(chosen.detector)
-    console = Console(stderr=True)
     files = list_files(chosen.new)
-    work = partial(judge_path, chosen.detector, chosen.stride, chosen.each_window)
-    found = track(
-        share_out(work, files, chosen.workers),
-        "scoring",
-        total=len(files),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-    verdicts = [verdict for judged in found for verdict in judged]
+    judged = list(_judge_all(chosen, files))
+    verdicts = [verdict for one in judged for verdict in one.verdicts]
+    left = [one for found in judged for one in found.not_judged]
+    if not verdicts and len(left) == len(files) and all(one.place is None for one in left):
+        more = f" (none of the {len(files)} files can be read)" if len(files) > 1 else ""
+        raise FewoneError(left[0].cause + more)
+    tell_readings(judged)
     if chosen.out is not None:
-        write_text(chosen.out, as_csv(verdicts))
-    if chosen.plot is not None:
-        write_text(chosen.plot, render_page(detector, verdicts, shape, chosen.stride))
+        write_text(chosen.out, as_csv([*verdicts, *left]))
+    if chosen.plot is not None and verdicts:
+        write_text(chosen.plot, render_page(detector, verdicts, shape, chosen.stride, chosen.reading))
     if chosen.json:
-        for verdict in verdicts:
-            print(json.dumps(asdict(verdict), ensure_ascii=False))
+        everything: list[Verdict | NotJudged] = [*verdicts, *left]
+        for one in everything:
+            print(as_json(one))
     else:
         _print(verdicts, chosen.out)
-    return 1 if count_anomalous(verdicts) else 0
+        print_not_judged(left)
+    return find_exit_code(count_anomalous(verdicts), len(left))
 
 
-def judge_path(folder: Path, stride: int | None, each_window: bool, file: Path) -> list[Verdict]:
-    """The verdicts on one file by the detector of a folder, which a process opens once."""
+def find_exit_code(anomalous: int, not_judged: int) -> int:
+    """The same for score and watch."""
+    if anomalous:
+        return 1
+    return 3 if not_judged else 0
+
+
+def _judge_all(chosen: Arguments, files: Sequence[Path]) -> Iterator[Judged]:
+    """A bar over the files, or over the one file."""
+    console = Console(stderr=True)
+    cut = Cut(chosen.stride, chosen.each_window, chosen.reading)
+    hidden = not console.is_terminal
+    if len(files) == 1:
+        with Bar(console=console, transient=True, disable=hidden) as bar:
+            task = bar.add_task("scoring", total=1.0)
+            yield judge_path(chosen.detector, cut, files[0], lambda share: bar.update(task, completed=share))
+        return
+    work = partial(judge_path, chosen.detector, cut)
+    found = share_out(work, files, chosen.workers)
+    yield from track(found, "scoring", total=len(files), console=console, transient=True, disable=hidden)
+
+
+def judge_path(folder: Path, cut: Cut, file: Path, progress: Callable[[float], None] | None = None) -> Judged:
+    """What is said of one file by the detector of a folder, which a process opens once; a fault of the file is told."""
     detector, shape = open_once(folder)
-    examples = read_examples(file, shape, stride)
-    return judge_file(detector, replace(examples, recording=False) if each_window else examples)
+    aligned = isinstance(detector, AlignedDetector)
+    first = detector.stretches_[0] if isinstance(detector, AlignedDetector) else detector
+    rate = first.sampling_rate or (None if first.card is None else first.card.sampling_rate)
+    try:
+        blocks = stream_examples(file, shape, cut.stride, cut.reading, not aligned, rate, progress)
+        return judge_blocks(detector, blocks, cut.each_window)
+    except FewoneError as error:
+        return Judged(not_judged=(NotJudged(str(file), None, str(error)),))
+
+
+def tell_readings(judged: Sequence[Judged]) -> None:
+    """How the files were read, each way once, and what is missing in which, on standard error."""
+    ways = Counter(one.said for one in judged if one.said)
+    for said, count in ways.items():
+        print(f"fewone: note: {said}" + (f" ({count} files)" if count > 1 else ""), file=sys.stderr)
+    for one in judged:
+        for note in one.notes:
+            print(f"fewone: note: {note}", file=sys.stderr)
+
+
+def print_not_judged(left: Sequence[NotJudged], counted: bool = True) -> None:
+    """One line per file: the windows that were left out, or why it cannot be read."""
+    windows: dict[str, list[int]] = {}
+    for one in left:
+        if one.place is None:
+            print(f"NOT JUDGED {one.cause}")
+        else:
+            windows.setdefault(one.file, []).append(one.place)
+    for file, places in windows.items():
+        listed = ", ".join(map(str, places[:LARGEST_LIST])) + (", ..." if len(places) > LARGEST_LIST else "")
+        print(f"NOT JUDGED {file} at {listed}: {MISSING}")
+    if left and counted:
+        print(f"{len(left)} not judged")
 
 
 def load_fitted(folder: Path) -> tuple[FewShotDetector | AlignedDetector, tuple[int, ...]]:
@@ -94,7 +169,8 @@ def load_fitted(folder: Path) -> tuple[FewShotDetector | AlignedDetector, tuple[
         raise FewoneError(
             f"{folder}: a model, not a fitted detector; first: fewone fit {folder} NORMALS --out DETECTOR"
         )
-    return detector, detector.card.shape
+    shape = detector.card.shape
+    return detector, tuple(detector.support_.values.shape[1:]) if len(shape) == 2 else shape
 
 
 open_once = lru_cache(1)(load_fitted)

@@ -6,8 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-import tyro
-
+from fewone.cli.options import parse_options
 from fewone.errors import FewoneError
 
 
@@ -47,7 +46,7 @@ class Arguments:
 
 def main(arguments: list[str]) -> int:
     """Serve until stopped."""
-    chosen = tyro.cli(Arguments, args=arguments, prog="fewone serve")
+    chosen = parse_options(Arguments, arguments, "fewone serve")
     for name, value in (("workers", chosen.workers), ("loaded", chosen.loaded), ("kept-values", chosen.kept_values)):
         if value < 1:
             raise FewoneError(f"--{name} is {value}: at least 1 is needed")

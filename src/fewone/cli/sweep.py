@@ -12,6 +12,7 @@ import tyro
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from fewone.cli.options import parse_options
 from fewone.experiments import Experiment
 from fewone.experiments.cost import estimate
 from fewone.experiments.grid import Grid, matches, read_grid
@@ -48,7 +49,7 @@ class Arguments:
 
 def main(arguments: list[str]) -> int:
     """The exit code is 1 if a job failed."""
-    chosen = tyro.cli(Arguments, prog="fewone sweep", args=arguments)
+    chosen = parse_options(Arguments, arguments, "fewone sweep")
     console = Console()
     grids = [read_grid(path) for path in chosen.grids]
     planned = [(grid, _plan(grid, chosen, console)) for grid in grids]

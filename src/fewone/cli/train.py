@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fewone.checkpoints import Versions
+from fewone.cli.options import parse_options
 from fewone.episodes import TaskSplits
 from fewone.errors import FewoneError
 from fewone.experiments import Experiment, default_experiment, read_experiment
@@ -107,12 +108,7 @@ def parse(arguments: Sequence[str]) -> Arguments:
             _find(words, "learner") or DEFAULT_LEARNER,
             int(size) if size.isdecimal() and int(size) else 10,
         )
-    chosen = tyro.cli(
-        Arguments,
-        prog="fewone train",
-        args=words,
-        default=Arguments(default, tyro.MISSING),
-    )
+    chosen = parse_options(Arguments, words, "fewone train", Arguments(default, tyro.MISSING))
     if chosen.threads is not None:
         training = replace(chosen.experiment.training, threads=chosen.threads)
         chosen = replace(chosen, experiment=replace(chosen.experiment, training=training))

@@ -9,6 +9,7 @@ import tyro
 from joblib import Parallel, delayed
 from rich.console import Console
 
+from fewone.cli.options import parse_options
 from fewone.experiments import Experiment, read_experiment
 from fewone.experiments.grid import name_choice
 from fewone.experiments.tune import Best, Searched, find_space, tune
@@ -44,7 +45,7 @@ class Arguments:
 
 
 def main(arguments: list[str]) -> int:
-    chosen = tyro.cli(Arguments, prog="fewone tune", args=arguments)
+    chosen = parse_options(Arguments, arguments, "fewone tune")
     experiment = read_experiment(chosen.experiment)
     name = chosen.experiment.stem
     journal, runs = chosen.runs / f"{name}.journal", chosen.runs / name

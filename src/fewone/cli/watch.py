@@ -1,38 +1,50 @@
-"""fewone watch: scores files as they arrive in a folder, here or by a service, until it is stopped."""
+"""fewone watch: scores files as they arrive in a folder, here or by a service; after a restart only what is new."""
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
-from fewone.cli.score import describe, load_fitted
-from fewone.datasets.example_files import SUFFIXES
-from fewone.detector.user_files import read_examples
-from fewone.detector.verdicts import Verdict, as_csv, judge_file
+from fewone.cli.options import parse_options
+from fewone.cli.score import Cut, describe, find_exit_code, judge_path, open_once, print_not_judged, tell_readings
+from fewone.detector.user_files import can_be_read
+from fewone.detector.verdict_page import render_page
+from fewone.detector.verdicts import Judged, NotJudged, Verdict, as_csv, as_json, count_anomalous, list_all, write_text
 from fewone.errors import FewoneError
+from fewone.files import atomic_write
+from fewone.reading import ReadOptions
 from fewone.service.alarms import AlarmQueue, open_queues
 from fewone.service.client import AwayError, ServiceClient, patiently
 from fewone.service.settings import AlarmSettings
 
-Judge = Callable[[Path], list[Verdict]]
+Judge = Callable[[Path], Judged]
 LAST_ALARMS = 5.0
 """Seconds in which alarms may still leave when the watch ends; the others wait on disk for the next one."""
+MEMORY = ".fewone-watch.json"
+"""In the watched folder: which files were scored by which detector, with size and time of change."""
+LARGEST_PAGE = 1000
+"""The page shows the worst of so many verdicts; a watch may last for years."""
+
+State = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Arguments:
     """Score files as they arrive, until Ctrl-C or --for-seconds.
 
-    A file is read once it has stopped growing. Exit code 0: all were normal; 1: anomalies were found; 2: a mistake.
-    A file that cannot be read is told and passed over. With --server the files are sent to `fewone serve`, with the
-    token of the environment variable FEWONE_TOKEN; while it does not answer they wait.
+    A file is read once it has stopped growing, and once only, also after a restart. Exit code 0: all were normal; 1:
+    anomalies were found; 2: a mistake; 3: no anomalies, but something could not be judged or a file not be read. With
+    --server the files are sent to `fewone serve`, with the token of the environment variable FEWONE_TOKEN; while it
+    does not answer they wait.
     """
 
     detector: Annotated[Path, tyro.conf.Positional]
@@ -41,10 +53,18 @@ class Arguments:
     """The folder into which new files come."""
     out: Path | None = None
     """Append the verdicts to a .csv file."""
+    plot: Path | None = None
+    """Keep a page with plots of the most anomalous examples."""
+    stride: int | None = None
+    """Recordings are cut into a window every so many time steps (default: one window after the other)."""
+    each_window: bool = False
+    """One verdict for each window of a recording instead of one for the recording."""
     every: float = 1.0
     """Look for new files every so many seconds."""
     for_seconds: float | None = None
     """Stop after so many seconds (default: never)."""
+    again: bool = False
+    """Forget what was scored before."""
     json: bool = False
     """Print one JSON object per verdict and line."""
     server: str | None = None
@@ -57,51 +77,125 @@ class Arguments:
     """Send alarms to this broker: mqtt://[USER:PASSWORD@]HOST[:PORT][/PREFIX]."""
     alarms: Path | None = None
     """Where alarms wait until they are delivered (default: .fewone-alarms in the watched folder)."""
+    reading: Annotated[ReadOptions, tyro.conf.arg(name="")] = field(default_factory=ReadOptions)
+
+
+@dataclass
+class Tally:
+    """What was seen so far."""
+
+    files: int = 0
+    verdicts: int = 0
+    anomalous: int = 0
+    not_judged: int = 0
+    unreadable: int = 0
+    worst: list[Verdict] = field(default_factory=list)
+
+    def add(self, judged: Judged) -> None:
+        self.files += 1
+        self.verdicts += len(judged.verdicts)
+        self.anomalous += count_anomalous(judged.verdicts)
+        self.unreadable += sum(one.place is None for one in judged.not_judged)
+        self.not_judged += sum(one.place is not None for one in judged.not_judged)
+        self.worst = sorted([*self.worst, *judged.verdicts], key=lambda one: one.decision)[:LARGEST_PAGE]
+
+    def __str__(self) -> str:
+        return (
+            f"watched {self.files} files: {self.anomalous} of {self.verdicts} anomalous, {self.not_judged} windows not"
+            f" judged, {self.unreadable} files unreadable"
+        )
 
 
 def main(arguments: list[str]) -> int:
     """Watch; Ctrl-C is the ordinary end."""
-    chosen = tyro.cli(Arguments, args=arguments, prog="fewone watch")
+    chosen = parse_options(Arguments, arguments, "fewone watch")
     if chosen.source is not None and chosen.server is None:
         raise FewoneError("--source: only a service joins chunks; give --server as well")
+    if chosen.plot is not None and chosen.server is not None:
+        raise FewoneError("--plot: the service has a page of its own; leave it out")
     end = None if chosen.for_seconds is None else time.monotonic() + chosen.for_seconds
     judge = _judge_here(chosen) if chosen.server is None else _judge_there(chosen, end)
     if not chosen.folder.is_dir():
         raise FewoneError(f"{chosen.folder}: no such folder to watch")
     if chosen.every <= 0:
         raise FewoneError(f"--every is {chosen.every:g}: more than 0 seconds are needed")
-    anomalous = False
+    tally, said = Tally(), set[str]()
+    memory = Memory(chosen.folder, chosen.detector, chosen.again)
     queues = _open_alarms(chosen)
     try:
-        for file in arrivals(chosen.folder, chosen.every, chosen.for_seconds):
-            verdicts = _try(judge, file)
-            for verdict in verdicts:
-                anomalous |= verdict.anomalous
-                print(json.dumps(asdict(verdict)) if chosen.json else describe(verdict, len(verdicts) == 1), flush=True)
-                _append(chosen.out, verdict)
+        for file, state in arrivals(chosen.folder, chosen.every, chosen.for_seconds, memory):
+            judged = judge(file)
+            tally.add(judged)
+            tell_readings([Judged(said="" if judged.said in said else judged.said, notes=judged.notes)])
+            said.add(judged.said)
+            _tell(judged, chosen.json)
+            _append(chosen.out, judged)
+            for verdict in judged.verdicts:
                 _raise_alarm(queues, chosen.detector.name, verdict)
+            _draw(chosen, tally)
+            memory.keep(file, state)
     except KeyboardInterrupt:
         pass
     finally:
         _close_alarms(queues)
-    return 1 if anomalous else 0
+    print(tally, file=sys.stderr if chosen.json else sys.stdout, flush=True)
+    return find_exit_code(tally.anomalous, tally.not_judged + tally.unreadable)
 
 
-def arrivals(folder: Path, every: float, seconds: float | None) -> Iterator[Path]:
-    """Each readable file of the folder once, when two looks in a row found it the same."""
+def _draw(chosen: Arguments, tally: Tally) -> None:
+    if chosen.plot is None or not tally.worst:
+        return
+    detector, shape = open_once(chosen.detector)
+    write_text(chosen.plot, render_page(detector, tally.worst, shape, chosen.stride, chosen.reading))
+
+
+class Memory:
+    """What one detector has scored in a folder, kept there; a file that changed is new."""
+
+    def __init__(self, folder: Path, detector: Path, forget: bool) -> None:
+        self._place, self._detector = folder / MEMORY, str(detector.resolve())
+        self._all: dict[str, dict[str, list[int]]] = {}
+        try:
+            found = json.loads(self._place.read_text(encoding="utf-8"))
+            self._all = found if isinstance(found, dict) else {}
+        except (OSError, ValueError):
+            pass  # Nothing scored yet, or nothing that can be trusted: everything is new.
+        if forget or not isinstance(self._all.get(self._detector), dict):
+            self._all[self._detector] = {}
+
+    def holds(self, file: Path, state: State) -> bool:
+        return self._all[self._detector].get(file.name) == list(state)
+
+    def keep(self, file: Path, state: State) -> None:
+        self._all[self._detector][file.name] = list(state)
+        try:
+            atomic_write(self._place, json.dumps(self._all).encode())
+        except OSError as error:
+            raise FewoneError(
+                f"{self._place}: cannot be written ({error.strerror}), so a restart would score everything again; make"
+                f" the folder writable"
+            ) from error
+
+
+def arrivals(
+    folder: Path, every: float, seconds: float | None, memory: Memory | None = None
+) -> Iterator[tuple[Path, State]]:
+    """Each readable file of the folder once, when two looks in a row found it the same, with its size and time."""
     end = None if seconds is None else time.monotonic() + seconds
-    seen: dict[Path, tuple[int, int]] = {}
+    seen: dict[Path, State] = {}
     done: set[Path] = set()
     while True:
-        present = {
-            path: (path.stat().st_size, path.stat().st_mtime_ns)
-            for path in sorted(folder.iterdir())
-            if path.suffix.lower() in SUFFIXES and not path.name.startswith(".") and path.is_file()
-        }
+        present: dict[Path, State] = {}
+        for path in sorted(folder.iterdir()):
+            if can_be_read(path) and path.is_file():
+                status = path.stat()
+                present[path] = (status.st_size, status.st_mtime_ns)
         for path, state in present.items():
-            if path not in done and seen.get(path) == state:
+            if path in done or (memory is not None and memory.holds(path, state)):
+                continue
+            if seen.get(path) == state:
                 done.add(path)
-                yield path
+                yield path, state
         seen, done = present, done & present.keys()
         if end is not None and time.monotonic() >= end:
             return
@@ -109,8 +203,9 @@ def arrivals(folder: Path, every: float, seconds: float | None) -> Iterator[Path
 
 
 def _judge_here(chosen: Arguments) -> Judge:
-    detector, shape = load_fitted(chosen.detector)
-    return lambda file: judge_file(detector, read_examples(file, shape))
+    open_once.cache_clear()
+    open_once(chosen.detector)
+    return partial(judge_path, chosen.detector, Cut(chosen.stride, chosen.each_window, chosen.reading))
 
 
 def _judge_there(chosen: Arguments, end: float | None) -> Judge:
@@ -123,13 +218,18 @@ def _judge_there(chosen: Arguments, end: float | None) -> Judge:
     def ask(work: Callable[[], Any]) -> Any:
         return patiently(work, end, lambda line: print(f"fewone: {line}", flush=True))
 
-    def judge(file: Path) -> list[Verdict]:
+    def judge(file: Path) -> Judged:
         nonlocal length
-        if source is None:
-            results = ask(lambda: client.score_file(name, file))
-        else:
-            results, length = ask(lambda: client.stream_file(name, source, file, length))
-        return [_as_verdict(file, result) for result in results]
+        try:
+            if source is None:
+                results = ask(lambda: client.score_file(name, file))
+            else:
+                results, length = ask(lambda: client.stream_file(name, source, file, length))
+        except AwayError:
+            raise
+        except FewoneError as error:
+            return Judged(not_judged=(NotJudged(str(file), None, str(error)),))
+        return Judged(tuple(_as_verdict(file, result) for result in results))
 
     if source is None:
         ask(lambda: client.check(name))
@@ -148,16 +248,6 @@ def _as_verdict(file: Path, result: dict[str, Any]) -> Verdict:
         float(result["probability"]),
         bool(result["anomalous"]),
     )
-
-
-def _try(judge: Judge, file: Path) -> list[Verdict]:
-    try:
-        return judge(file)
-    except AwayError:
-        raise
-    except FewoneError as error:
-        print(f"fewone: {error}", flush=True)
-        return []
 
 
 def _open_alarms(chosen: Arguments) -> list[AlarmQueue]:
@@ -200,12 +290,24 @@ def _close_alarms(queues: list[AlarmQueue]) -> None:
         queue.close()
 
 
-def _append(path: Path | None, verdict: Verdict) -> None:
-    if path is None:
+def _tell(judged: Judged, as_objects: bool) -> None:
+    if as_objects:
+        for one in list_all(judged):
+            print(as_json(one), flush=True)
+        return
+    for verdict in judged.verdicts:
+        print(describe(verdict, len(judged.verdicts) == 1), flush=True)
+    print_not_judged(judged.not_judged, counted=False)
+    sys.stdout.flush()
+
+
+def _append(path: Path | None, judged: Judged) -> None:
+    rows = list_all(judged)
+    if path is None or not rows:
         return
     try:
         new = not path.exists()
         with path.open("a") as file:
-            file.write(as_csv([verdict], header=new))
+            file.write(as_csv(rows, header=new))
     except OSError as error:
         raise FewoneError(f"{path}: cannot be written ({error.strerror}); give another place") from error

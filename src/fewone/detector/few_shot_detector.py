@@ -144,7 +144,7 @@ class FewShotDetector(Estimator):
     def score_series(
         self, series: ArrayLike | Iterator[ArrayLike], stride: int | None = None
     ) -> SeriesScores | Iterator[SeriesScores]:
-        """Score a long recording (length,) or (length, channels) window by window, every `stride` (half a window).
+        """Score a long recording (length,) or (length, channels) window by window, one every `stride` (the window).
 
         An iterator of chunks of rows gives an iterator of pieces: memory does not grow with the recording.
         """
@@ -154,7 +154,7 @@ class FewShotDetector(Estimator):
             raise InputError(f"score_series takes series; this detector takes inputs of shape {shape}")
         window = shape[-1]
         chunks = series if isinstance(series, Iterator) else iter([np.asarray(series)])
-        blocks = stream_windows(chunks, window, max(1, window // 2) if stride is None else stride)
+        blocks = stream_windows(chunks, window, stride)
         pieces = score_steps(blocks, self._decide_windows)
         return pieces if isinstance(series, Iterator) else join_scores(pieces)
 

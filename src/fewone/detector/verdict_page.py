@@ -12,8 +12,9 @@ import numpy as np
 
 from fewone.detector.aligned import AlignedDetector
 from fewone.detector.few_shot_detector import FewShotDetector
-from fewone.detector.user_files import read_examples
+from fewone.detector.user_files import read_at
 from fewone.detector.verdicts import Verdict, count_anomalous
+from fewone.reading import ReadOptions
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>fewone score</title>
@@ -35,12 +36,13 @@ def render_page(
     verdicts: Sequence[Verdict],
     shape: tuple[int, ...],
     stride: int | None = None,
+    options: ReadOptions | None = None,
 ) -> str:
     """The page, self-contained; the worst window stands for a recording. stride: as the recordings were cut."""
     from fewone.detector.drawing import LARGEST_COUNT  # only on need: matplotlib takes most of a second
 
     worst = sorted(verdicts, key=lambda verdict: verdict.decision)
-    values = np.stack([_example(verdict, shape) for verdict in worst[:LARGEST_COUNT]])
+    values = np.stack([_example(verdict, shape, options) for verdict in worst[:LARGEST_COUNT]])
     buffer = io.BytesIO()
     if isinstance(detector, AlignedDetector):
         step = shape[-1] if stride is None else stride
@@ -56,11 +58,9 @@ def render_page(
     )
 
 
-def _example(verdict: Verdict, shape: tuple[int, ...]) -> np.ndarray:
+def _example(verdict: Verdict, shape: tuple[int, ...], options: ReadOptions | None) -> np.ndarray:
     """The example that a verdict is about (of a recording: its worst window), read again: all of them may be many."""
-    examples = read_examples(Path(verdict.file), shape, stride=1)
-    chosen: np.ndarray = examples.values[_find_place(verdict)]
-    return chosen
+    return read_at(Path(verdict.file), shape, _find_place(verdict), options)
 
 
 def _find_place(verdict: Verdict) -> int:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fewone.detector.aligned import AlignedDetector
 from fewone.detector.few_shot_detector import FewShotDetector
+from fewone.detector.recordings import SeriesScores
+from fewone.detector.thresholds import Scores
 from fewone.detector.user_files import FileExamples
 from fewone.errors import FewoneError
 from fewone.files import atomic_write
@@ -32,26 +36,100 @@ class Verdict:
     decision: float
     anomaly_probability: float
     anomalous: bool
+    cause: str = ""
+    judged: bool = True
 
 
-def judge_file(detector: FewShotDetector | AlignedDetector, examples: FileExamples) -> list[Verdict]:
-    """One verdict for a recording, or one for each example of a table."""
+@dataclass(frozen=True)
+class NotJudged:
+    """A window, a row or a whole file of which nothing can be said, and why. place: None for a whole file."""
+
+    file: str
+    place: int | None
+    cause: str
+    judged: bool = False
+
+
+@dataclass(frozen=True)
+class Judged:
+    """All that is said of one file. said: how it was read; notes: what is missing in it, in one line each."""
+
+    verdicts: tuple[Verdict, ...] = ()
+    not_judged: tuple[NotJudged, ...] = ()
+    said: str = ""
+    notes: tuple[str, ...] = field(default=())
+
+
+MISSING = "a value is missing or time jumps"
+
+
+def judge_blocks(
+    detector: FewShotDetector | AlignedDetector, blocks: Iterable[FileExamples], each_window: bool = False
+) -> Judged:
+    """What is said of a file that comes block by block; each_window: of every window instead of the recording."""
     if isinstance(detector, AlignedDetector):
-        return _judge_run(detector, examples)
-    groups = np.zeros(len(examples.places), np.int64) if examples.recording else np.arange(len(examples.places))
-    decisions = detector.decision_function(examples.values, groups=groups)
-    probabilities = detector.anomaly_probability(examples.values, groups=groups)
-    if examples.recording:
-        worst = int(examples.places[detector.score_samples(examples.values).argmin()])
-        places, counts, worsts = [0], [len(examples.places)], [worst]
+        return _judge_aligned(detector, list(blocks), each_window)
+    scores, places, left_out = [np.zeros(0)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for block in blocks:
+        if len(block.places):
+            scores.append(detector.score_samples(block.values))
+        places.append(block.places)
+        left_out.append(block.not_judged)
+    found = np.concatenate(scores), np.concatenate(places), np.concatenate(left_out)
+    return _conclude(detector, block, *found, each_window)
+
+
+def _conclude(
+    detector: FewShotDetector,
+    last: FileExamples,
+    scores: Scores,
+    places: NDArray[np.int64],
+    left_out: NDArray[np.int64],
+    each_window: bool,
+) -> Judged:
+    """scores (n,) of the examples at places (n,), positive = normal."""
+    file = str(last.file)
+    if last.recording and not each_window and len(scores):
+        series = SeriesScores(places, scores - detector.offset_, 0, np.zeros(0))
+        decision, worst = detector.decide(series), int(places[scores.argmin()])
+        probability = float(np.exp(-np.logaddexp(0.0, scores.mean())))
+        verdicts = [Verdict(file, 0, len(scores), worst, decision, probability, decision < 0)]
     else:
-        places, counts, worsts = examples.places.tolist(), [1] * len(decisions), [0] * len(decisions)
-    return [
-        Verdict(str(examples.file), place, count, low, float(decision), float(probability), bool(decision < 0))
-        for place, count, low, decision, probability in zip(
-            places, counts, worsts, decisions, probabilities, strict=True
-        )
-    ]
+        verdicts = [
+            Verdict(file, place, 1, 0, float(score - detector.offset_), float(p), bool(score < detector.offset_))
+            for place, score, p in zip(places.tolist(), scores, np.exp(-np.logaddexp(0.0, scores)), strict=True)
+        ]
+    return _note(last, verdicts, left_out)
+
+
+def _judge_aligned(detector: AlignedDetector, blocks: Sequence[FileExamples], each_window: bool) -> Judged:
+    """A run is judged as a whole or not at all: every stretch has a detector of its own."""
+    last = blocks[-1]
+    left_out = np.concatenate([block.not_judged for block in blocks])
+    if len(left_out):
+        return _note(last, [], left_out)
+    values = np.concatenate([block.values for block in blocks])
+    places = np.concatenate([block.places for block in blocks])
+    run = FileExamples(last.file, values, places, last.recording and not each_window)
+    return _note(last, _judge_run(detector, run), left_out)
+
+
+def _note(last: FileExamples, verdicts: Sequence[Verdict], left_out: NDArray[np.int64]) -> Judged:
+    notes = []
+    if not last.findings.whole:
+        kind = "windows" if last.recording else "rows"
+        notes.append(f"{last.file}: {last.findings}; {len(left_out)} {kind} not judged")
+    left = tuple(NotJudged(str(last.file), place, MISSING) for place in left_out.tolist())
+    return Judged(tuple(verdicts), left, last.said, tuple(notes))
+
+
+def list_all(judged: Judged) -> list[Verdict | NotJudged]:
+    return [*judged.verdicts, *judged.not_judged]
+
+
+def as_json(one: Verdict | NotJudged) -> str:
+    """One object on one line, the same from every command; `judged` says which of the two it is."""
+    return json.dumps(asdict(one), ensure_ascii=False)
 
 
 def _judge_run(detector: AlignedDetector, examples: FileExamples) -> list[Verdict]:
@@ -76,14 +154,14 @@ def _judge_run(detector: AlignedDetector, examples: FileExamples) -> list[Verdic
     ]
 
 
-def as_csv(verdicts: Iterable[Verdict], header: bool = True) -> str:
-    """One line per verdict, the columns named after its fields."""
+def as_csv(verdicts: Iterable[Verdict | NotJudged], header: bool = True) -> str:
+    """One line per verdict, the columns named after its fields; what was not judged has empty cells."""
     names = [field.name for field in fields(Verdict)]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     if header:
         writer.writerow(names)
-    writer.writerows([getattr(verdict, name) for name in names] for verdict in verdicts)
+    writer.writerows([getattr(verdict, name, None) for name in names] for verdict in verdicts)
     return text.getvalue()
 
 
