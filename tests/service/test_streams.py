@@ -144,15 +144,16 @@ def test_watch_feeds_a_folder_into_a_service(
         assert watch(running.address, "fed", tmp_path, "--json") == 1
         lines = capsys.readouterr().out.splitlines()
         verdicts = [json.loads(line) for line in lines if line.startswith("{")]
-        assert [one["anomalous"] for one in verdicts] == [False, True]
-        assert any("3.csv" in line for line in lines)
+        assert [one.get("anomalous") for one in verdicts] == [False, True, None]
+        assert "3.csv" in verdicts[2]["cause"]
         rows = client.get("/detectors/fed/history").json()["rows"]
         assert [row["kind"] for row in rows] == ["recording", "recording"]
         (tmp_path / "3.csv").unlink()
         assert watch(running.address, "fed", tmp_path, "--source", "hall") == 1
         assert client.get("/detectors/fed/streams").json()[0]["length"] == 2 * WINDOW
-        # Stopped and started again it goes on where the service is.
-        assert watch(running.address, "fed", tmp_path, "--source", "hall", seconds="0.2") == 1
+        # Started again it knows what it has sent; asked to send it again it goes on where the service is.
+        assert watch(running.address, "fed", tmp_path, "--source", "hall", seconds="0.2") == 0
+        assert watch(running.address, "fed", tmp_path, "--source", "hall", "--again", seconds="0.2") == 1
         assert client.get("/detectors/fed/streams").json()[0]["length"] == 4 * WINDOW
     assert watch(running.address, "nobody", tmp_path) == 2
     assert "no detector is called 'nobody'" in capsys.readouterr().err

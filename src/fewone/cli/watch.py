@@ -120,7 +120,7 @@ def main(arguments: list[str]) -> int:
     if chosen.every <= 0:
         raise FewoneError(f"--every is {chosen.every:g}: more than 0 seconds are needed")
     tally, said = Tally(), set[str]()
-    memory = Memory(chosen.folder, chosen.detector, chosen.again)
+    memory = Memory(chosen.folder, _name_judge(chosen), chosen.again)
     queues = _open_alarms(chosen)
     try:
         for file, state in arrivals(chosen.folder, chosen.every, chosen.for_seconds, memory):
@@ -142,6 +142,13 @@ def main(arguments: list[str]) -> int:
     return find_exit_code(tally.anomalous, tally.not_judged + tally.unreadable)
 
 
+def _name_judge(chosen: Arguments) -> str:
+    """Who scores: a folder, or a detector of a service, for a running recording or for single files."""
+    if chosen.server is None:
+        return str(chosen.detector.resolve())
+    return " ".join([chosen.server, str(chosen.detector), *([chosen.source] if chosen.source else [])])
+
+
 def _draw(chosen: Arguments, tally: Tally) -> None:
     if chosen.plot is None or not tally.worst:
         return
@@ -152,8 +159,8 @@ def _draw(chosen: Arguments, tally: Tally) -> None:
 class Memory:
     """What one detector has scored in a folder, kept there; a file that changed is new."""
 
-    def __init__(self, folder: Path, detector: Path, forget: bool) -> None:
-        self._place, self._detector = folder / MEMORY, str(detector.resolve())
+    def __init__(self, folder: Path, detector: str, forget: bool) -> None:
+        self._place, self._detector = folder / MEMORY, detector
         self._all: dict[str, dict[str, list[int]]] = {}
         try:
             found = json.loads(self._place.read_text(encoding="utf-8"))

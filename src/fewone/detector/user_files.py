@@ -136,9 +136,9 @@ def stream_examples(
         rows += len(values)
     if columns not in (channels, channels * length) or (columns == channels and rows < length):
         raise FewoneError(
-            f"{file}: {rows} rows of {columns} columns ({said}); expected a recording of {channels} columns (channels) and at"
-            f" least {length} rows (time steps), or a table of {channels * length} columns with one example per row;"
-            f" {advise((columns, rows) if columns > 1 else (rows,))}"
+            f"{file}: {rows} rows of {columns} columns ({said}); expected a recording of {channels} columns (channels)"
+            f" and at least {length} rows (time steps), or a table of {channels * length} columns with one example per"
+            f" row; {advise((columns, rows) if columns > 1 else (rows,))}"
         )
     if cutter is not None and tail:
         block = cutter.end()

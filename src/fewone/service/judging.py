@@ -78,7 +78,7 @@ def arrange_examples(values: NDArray[Any], shape: tuple[int, ...]) -> NDArray[An
 
 
 def judge(detector: FewShotDetector, thing: Thing, stride: int | None = None) -> Judged:
-    """Score it; stride: of the windows of a recording (half a window)."""
+    """Score it; stride: of the windows of a recording (default: the window)."""
     if thing.kind == "recording":
         return _judge_recording(detector, thing, stride)
     scores = detector.score_samples(thing.values)

@@ -69,7 +69,7 @@ def take_chunk(
     before = read_state(actions, current.pointer.uid, source)
     state = before or StreamState(channels, 0, 0, np.zeros((0, channels), np.float32))
     fresh = _skip_known(rows, first_step, state.length)
-    step = max(1, window // 2) if stride is None else stride
+    step = window if stride is None else stride
     if step < 1:
         raise ServiceError(422, f"stride is {step}: at least 1 is expected")
     windows, starts, after = advance(state, fresh, window, step)
