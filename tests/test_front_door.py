@@ -256,3 +256,33 @@ def test_inputs_that_do_not_fit_the_network_or_the_fit_are_told() -> None:
     refuse(r"X: \(n, 1, 12\) expected, as it was fitted on, got \(30, 12\)", lambda: detector.predict(normal[:, 0]))
     refuse("hold NaN or infinity", lambda: detector.predict(np.full((2, 1, LENGTH), np.nan)))
     refuse(r"one example: give X\[None\]", lambda: FewShotDetector(**detector.get_params()).fit(normal[0, 0]))
+
+
+def test_a_module_that_is_switched_to_training_afterwards_is_refused_when_it_is_used() -> None:
+    module = nn.Sequential(nn.Flatten(), nn.Linear(LENGTH, 4), nn.BatchNorm1d(4)).eval()
+    learner, support = Maml(module), Examples.normals(torch.randn(1, 5, 1, LENGTH))
+    before = {name: value.clone() for name, value in learner.state_dict().items()}
+    learner.train()
+    learner.adapt(support)
+    assert all(torch.equal(value, before[name]) for name, value in learner.state_dict().items())
+    module.train()
+    refuse("BatchNorm1d .* is in training mode", lambda: learner.adapt(support))
+
+
+def test_aligned_runs_over_a_learner_of_ones_own_are_saved_and_loaded(tmp_path: Path) -> None:
+    runs = np.stack([make_arrays(number)[0] for number in range(3)], axis=1)
+    learner = train(MAKERS["protonet"](make_module()))
+    aligned = fewone.AlignedDetector(FewShotDetector(learner, scaling=SAMPLER.scaling)).fit(runs[:5])
+    aligned.save(tmp_path)
+    same = fewone.load(tmp_path, learner=MAKERS["protonet"](make_module()))
+    assert isinstance(same, fewone.AlignedDetector)
+    np.testing.assert_array_equal(same.decision_function(runs), aligned.decision_function(runs))
+
+
+def test_a_detector_over_any_module_explains_reports_streams_and_exports(tmp_path: Path) -> None:
+    normal, anomalous = make_arrays(7)
+    detector = FewShotDetector(train(MAKERS["maml"](make_module())), scaling=SAMPLER.scaling).fit(normal[:5])
+    assert detector.explain(anomalous).shape == anomalous.shape
+    assert detector.report().support_size == 5
+    assert detector.score_series(anomalous[:4].reshape(-1)).steps.shape == (4 * LENGTH,)
+    assert fewone.export_onnx(detector, tmp_path / "out.onnx") < 1e-5

@@ -41,10 +41,13 @@ class Backbone(Embedding):
         return self
 
     def forward(self, inputs: Tensor, statistics: Statistics | None = None) -> tuple[Tensor, Statistics]:
+        # Whoever holds the module may have switched it since.
+        if self.fixed_mode and self.module.training and not torch.compiler.is_compiling():
+            refuse_training_layers(self.module)
         features = self.module(inputs)
         if not torch.compiler.is_compiling():
             self._check(features, inputs)
-        return features.reshape(len(features), self.width), ()
+        return (features.unsqueeze(1) if features.dim() == 1 else features), ()
 
     def _check(self, features: object, inputs: Tensor) -> None:
         if not isinstance(features, Tensor):
@@ -80,7 +83,8 @@ def refuse_training_layers(module: nn.Module) -> None:
     """Refuse layers that would make adapting change the learner, or a score depend on chance or on other queries."""
     for name, layer in module.named_modules():
         averages = isinstance(layer, _BatchNorm) or (isinstance(layer, _NormBase) and layer.track_running_stats)
-        if layer.training and (averages or isinstance(layer, _DropoutNd)):
+        inside = isinstance(layer, nn.RNNBase | nn.MultiheadAttention) and layer.dropout > 0
+        if layer.training and (averages or inside or isinstance(layer, _DropoutNd)):
             raise InputError(
                 f"{type(layer).__name__} (module {name or 'itself'}) is in training mode: a learner that adapts by"
                 f" gradient would change with every task and score by chance; call module.eval() to keep it fixed, or"
