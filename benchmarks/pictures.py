@@ -41,7 +41,8 @@ from pages import write_page
 RESULTS = Path(__file__).parent.parent / "results" / "pictures"
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks" / "pictures.md"
 SIZES = (2, 5, 10)
-SUPPORTS = 20
+SUPPORTS = {"product": 20, "synthetic": 8, "cifar": 6, "omniglot": 6, "mnist": 6}
+"""How many supports are drawn of each task; the classes are many."""
 RATES = (0.1, 0.05)
 OURS = "pictures"
 PATCHES, WHOLE, COARSE_PATCHES = 1, 3, 2
@@ -150,7 +151,9 @@ def thin_out(pictures: Pictures, pool: int, normals: int, anomalies: int, seed: 
     return Pictures(pictures.name, features, pictures.pixels[rows], pictures.labels[rows])
 
 
-def judge_task(learner: Evidence, calibration: CalibrationMap, pictures: Pictures, pool: int) -> Iterator[Row]:
+def judge_task(
+    learner: Evidence, calibration: CalibrationMap, pictures: Pictures, pool: int, supports: int
+) -> Iterator[Row]:
     """All methods on the same supports and pictures."""
     with torch.inference_mode():
         seen = {"photographs": tuple(one.unsqueeze(0) for one in pictures.features)}
@@ -158,7 +161,7 @@ def judge_task(learner: Evidence, calibration: CalibrationMap, pictures: Picture
         distances = learner.compare(seen, normals)
     for k in SIZES:
         found: dict[tuple[str, str], list[tuple[float, float, float]]] = {}
-        for number in range(SUPPORTS):
+        for number in range(supports):
             support = torch.randperm(pool, generator=torch.Generator().manual_seed(1000 * k + number))[:k]
             judged = torch.ones(len(pictures.labels), dtype=torch.bool)
             judged[support] = False
@@ -300,7 +303,8 @@ def judge(cache: Path, products: Path, parts: list[str]) -> None:
         if place.exists():
             continue
         seen = thin_out(see(learner, drawn, cache), *drawn.sizes)
-        rows = [asdict(row) for row in judge_task(learner, calibration, seen, drawn.sizes[0])]
+        found = judge_task(learner, calibration, seen, drawn.sizes[0], SUPPORTS[drawn.part])
+        rows = [asdict(row) for row in found]
         content = [{key: _rounded(value) for key, value in row.items()} for row in rows]
         place.write_text("[\n" + ",\n".join(json.dumps(row) for row in content) + "\n]\n")
         print(place.name, flush=True)
@@ -344,8 +348,9 @@ def page() -> None:
     }
     tables = [_tabulate(title, rows[part]) for part, title in titles.items() if part in rows]
     tables += [_tabulate_alarms(titles, rows)]
+    counts = ", ".join(f"{count} for {part}" for part, count in SUPPORTS.items())
     introduction = f"""Written by `python benchmarks/pictures.py page` from the rows in results/pictures. Per cent:
-    AUROC / balanced accuracy / false alarms; means over tasks of means over {SUPPORTS} supports; AUROC of the casting
+    AUROC / balanced accuracy / false alarms; means over tasks of means over supports ({counts}); AUROC of the casting
     with the 2.5 and 97.5 % quantiles over supports. All methods see the same pictures and the same frozen network; the
     supports are drawn from a pool of 40 normals (synthetic 18, classes 12). Without the envelope that stands around
     every detector."""
