@@ -7,14 +7,16 @@ import signal
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fewone.checkpoints import load_learner
 from fewone.cli import main
-from fewone.cli.train import Display, parse
+from fewone.cli.train import Display, note_learned_by_heart, parse, say_choices
 from fewone.episodes import TaskSplits
 from fewone.experiments import default_experiment, run
-from fewone.training import Progress
+from fewone.experiments.defaults import choose_learner
+from fewone.training import Progress, Validation
 
 SMALL = """
 [network]
@@ -153,10 +155,44 @@ def test_a_mistake_is_one_line_and_exit_code_2_and_nothing_is_written(
 
 
 @pytest.mark.parametrize("words", [["--out"], ["--k", "many", "--out", "x"], ["--outt", "x"], []])
-def test_words_that_cannot_be_parsed_exit_with_2(words: list[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(["train", *words])
-    assert caught.value.code == 2
+def test_words_that_cannot_be_parsed_are_one_line_and_exit_code_2(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", *words]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_the_kind_of_the_data_chooses_the_learner_and_it_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(3):
+        for label in ("normal", "anomalous"):
+            (tmp_path / f"plant/press-{number}" / label).mkdir(parents=True)
+            for place in range(12):
+                values = np.random.default_rng([number, place]).normal(size=(64, 1)) + 5 * (label == "anomalous")
+                np.save(tmp_path / f"plant/press-{number}" / label / f"{place}.npy", values)
+    dataset = f"folder:{tmp_path / 'plant'}"
+    chosen = parse(["--dataset", dataset, "--window", "32", "--stride=16", "--out", "x"])
+    assert chosen.experiment.learner == "evidence"
+    assert (chosen.experiment.data.window, chosen.experiment.data.stride) == (32, 16)
+    said = list(say_choices(["--dataset", dataset, "--training.minutes", "2"], chosen.experiment))
+    assert said == ["read as: an array of 64 rows, 1 channel", said[1]]
+    assert "learner evidence: chosen for your series; another one: --learner NAME" in said[1]
+    limited = parse(["--dataset", dataset, "--learner", "plda", "--training.minutes", "2", "--out", "x"])
+    assert "at most 2 minutes of CPU (a cap" in list(say_choices(["--learner", "plda"], limited.experiment))[-1]
+    assert choose_learner("omniglot") == "plda"
+    assert capsys.readouterr().err == ""
+
+
+def test_learning_by_heart_is_told_and_learning_is_not() -> None:
+    def judged(*losses: float) -> list[Validation]:
+        return [Validation(50 * number, loss, 0.8, 1.0) for number, loss in enumerate(losses, start=1)]
+
+    note = note_learned_by_heart(judged(1.24, 2.0, 1.93, 1.82), 8)
+    assert note is not None and "the 8 training tasks were learned by heart; add tasks" in note
+    assert note_learned_by_heart(judged(0.4, 0.3, 0.31, 0.29), 8) is None
+    assert note_learned_by_heart(judged(0.4, 0.41, 0.39, 0.41), 8) is None
+    assert note_learned_by_heart(judged(0.4, 0.9), 8) is None
 
 
 def test_a_line_of_the_log_beyond_the_checkpoint_is_dropped_on_going_on(small: Path, tmp_path: Path) -> None:

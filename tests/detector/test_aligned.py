@@ -147,8 +147,8 @@ def test_the_verbs_fit_and_score_runs(
     assert main(["export", "press", "--onnx", "press.onnx"]) == 0
     assert "(n, 3, 1, 128)" in capsys.readouterr().out
     np.save("new/short.npy", np.zeros((130, 1)))
-    assert main(["score", "press", "new"]) == 2
-    assert "short.npy: 1 windows, the detector was fitted on runs of 3" in capsys.readouterr().err
+    assert main(["score", "press", "new"]) == 1
+    assert "NOT JUDGED new/short.npy: 1 windows, the detector was fitted on runs of 3" in capsys.readouterr().out
     np.save("normals/short.npy", np.zeros((130, 1)))
     assert main(["fit", "model", "normals", "--aligned", "--out", "other"]) == 2
     assert "--aligned takes recordings of one course" in capsys.readouterr().err

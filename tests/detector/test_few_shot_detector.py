@@ -192,9 +192,7 @@ def test_the_report_names_an_anomaly_among_the_normals(trained: Callable[[], Few
 def test_the_report_warns_of_a_shift(trained: Callable[[], FewShotDetector], calibration: CalibrationMap) -> None:
     detector = trained().set_params(calibration=calibration)
     task = generate_task("sine", np.random.default_rng(2), 20)
-    assert detector.fit(task.normal[:10]).report().warnings == ()
-    (said,) = detector.set_params(false_alarm_rate=0.05).fit(task.normal[:10]).report().warnings
-    assert "a rate of 0.05 is a mean over tasks" in said and "new machine" in said
+    assert detector.set_params(false_alarm_rate=0.05).fit(task.normal[:10]).report().warnings == ()
     # What this model was trained to call anomalous, offered as normal: nothing it knows looks like that.
     assert "warning" in str(detector.fit(task.anomalous[:10]).report())
 

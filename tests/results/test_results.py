@@ -34,6 +34,7 @@ from fewone.results import (
     make_rows,
     read_results,
     summarize_over_seeds,
+    warn_of_few,
     write_records,
 )
 
@@ -263,3 +264,14 @@ def test_a_change_anywhere_in_the_package_makes_the_commit_dirty_and_git_is_aske
     (package / "room" / "two.py").write_text("2")
     assert find_commit(package / "room") == clean, "asked once per process"
     assert find_commit(package) == f"{clean}+dirty"
+
+
+def test_intervals_of_shares_lie_within_0_and_1_and_few_tasks_say_little() -> None:
+    scores = UnitScores(("a", "b"), 2, *[(0.99, 0.7)] * 4, (0.0, 0.02), (0.0, 0.5), (0.1, 0.9))
+    summary = scores.summarize()
+    for name in ("accuracy", "auroc", "pr_auc", "f1", "false_alarms", "misses"):
+        found = getattr(summary, name)
+        assert 0.0 <= found.low <= found.mean <= found.high <= 1.0
+    assert summary.loss.low is not None and summary.loss.low < 0.0
+    assert warn_of_few(2) == "2 test tasks say little: another draw of tasks may give other figures"
+    assert warn_of_few(30) == ""

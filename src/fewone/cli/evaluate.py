@@ -16,7 +16,7 @@ from fewone.errors import FewoneError
 from fewone.experiments import Experiment
 from fewone.experiments.run import evaluate_on_test, load_splits, measure_diagnostics, restore_experiment
 from fewone.learners import MetaLearner
-from fewone.results import Interval, Row, Summary, write_records
+from fewone.results import Interval, Row, Summary, warn_of_few, write_records
 from fewone.training.process import own_process
 
 COLUMNS: dict[str, str] = {
@@ -60,6 +60,8 @@ def main(arguments: list[str]) -> int:
     for row in rows:
         console.print(describe_row(row), highlight=False, soft_wrap=True)
         console.print(draw_table(row.summary))
+        if warning := warn_of_few(row.summary.accuracy.units):
+            console.print(warning, highlight=False, soft_wrap=True)
     if chosen.results is not None:
         records = (*rows, *measure_diagnostics(experiment, splits, learner, chosen.folder))
         for path in write_records(chosen.results, *records):

@@ -13,7 +13,6 @@ from fewone.files import atomic_write
 from fewone.reporting.findings import collect
 from fewone.reporting.markdown import render_markdown
 from fewone.reporting.page import build_report, render_html
-from fewone.reporting.prose import render_pages
 from fewone.reporting.records_page import FOLDER, render_records
 
 
@@ -24,7 +23,7 @@ class Arguments:
     results: tyro.conf.Positional[Path]
     """Folder of results, as fewone sweep writes it."""
     out: Path = Path("report")
-    """Folder for index.html, the records behind it, results.md and the pages of prose with figures from the rows."""
+    """Folder for index.html, the records behind it and results.md."""
 
 
 def main(arguments: list[str]) -> int:
@@ -34,8 +33,7 @@ def main(arguments: list[str]) -> int:
     atomic_write(chosen.out / "index.html", render_html(report).encode())
     for name, page in render_records(report.evidence).items():
         atomic_write(chosen.out / FOLDER / name, page.encode())
-    for name, text in {"results.md": render_markdown(report), **render_pages(report)}.items():
-        atomic_write(chosen.out / name, text.encode())
+    atomic_write(chosen.out / "results.md", render_markdown(report).encode())
     console = Console()
     for notice in report.evidence.notices:
         console.print(notice, highlight=False, markup=False)

@@ -17,14 +17,16 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fewone.checkpoints import Versions
 from fewone.cli.options import parse_options
+from fewone.datasets import split_name
+from fewone.datasets.folder import describe_reading
 from fewone.episodes import TaskSplits
 from fewone.errors import FewoneError
 from fewone.experiments import Experiment, default_experiment, read_experiment
-from fewone.experiments.defaults import DEFAULT_LEARNER
+from fewone.experiments.defaults import FOLDER_SERIES_LEARNER
 from fewone.experiments.run import load_splits, train
 from fewone.experiments.trunks import find_training
 from fewone.training import Progress as Training
-from fewone.training import compare_versions, find_best, read_history
+from fewone.training import Validation, compare_versions, find_best, read_history
 from fewone.training.process import own_process
 from fewone.workers import connect, is_worker, launch
 
@@ -63,6 +65,8 @@ def main(arguments: list[str]) -> int:
         console.print(note, highlight=False, soft_wrap=True)
     if chosen.workers is not None and not is_worker():
         return launch(["train", *arguments], chosen.workers, chosen.port)
+    for line in say_choices(arguments, experiment) if not is_worker() else ():
+        console.print(line, highlight=False, soft_wrap=True)
     splits = load_splits(experiment, chosen.data_dir)
     own_process(experiment.training.threads)
     with (
@@ -93,19 +97,21 @@ def main(arguments: list[str]) -> int:
         highlight=False,
         soft_wrap=True,
     )
+    if by_heart := note_learned_by_heart(history, len(splits.train)):
+        console.print(by_heart, highlight=False, soft_wrap=True)
     return 0
 
 
 def parse(arguments: Sequence[str]) -> Arguments:
     """Options over a file or over the paper's defaults, which depend on --dataset, --learner and --k."""
-    words = list(arguments)
+    words = [_spell_out(word) for word in arguments]
     if words and not words[0].startswith("-"):
         default = read_experiment(Path(words.pop(0)))
     else:
         size = _find(words, "k") or "10"
         default = default_experiment(
             _find(words, "dataset") or "sts-sawtooth",
-            _find(words, "learner") or DEFAULT_LEARNER,
+            _find(words, "learner"),
             int(size) if size.isdecimal() and int(size) else 10,
         )
     chosen = parse_options(Arguments, words, "fewone train", Arguments(default, tyro.MISSING))
@@ -113,6 +119,37 @@ def parse(arguments: Sequence[str]) -> Arguments:
         training = replace(chosen.experiment.training, threads=chosen.threads)
         chosen = replace(chosen, experiment=replace(chosen.experiment, training=training))
     return share_work(chosen)
+
+
+def _spell_out(word: str) -> str:
+    """--window is --data.window, as fit, score and data call it."""
+    name, equals, value = word.partition("=")
+    return f"--data.{name[2:]}{equals}{value}" if name in ("--window", "--stride", "--group") else word
+
+
+def say_choices(arguments: Sequence[str], experiment: Experiment) -> Iterator[str]:
+    """What was chosen because nothing was said: the learner, and how the files of a folder are read."""
+    family, place = split_name(experiment.dataset)
+    if family == "folder" and (said := describe_reading(Path(place))):
+        yield said
+    if _find(arguments, "learner") is None and arguments[:1] and arguments[0].startswith("-"):
+        kind = "your series" if experiment.learner == FOLDER_SERIES_LEARNER else f"{family}"
+        yield f"learner {experiment.learner}: chosen for {kind}; another one: --learner NAME"
+    if experiment.training.minutes is not None:
+        yield f"at most {experiment.training.minutes:g} minutes of CPU (a cap: fewer where the iterations end earlier)"
+
+
+def note_learned_by_heart(history: Sequence[Validation], tasks: int) -> str | None:
+    """Where the validation loss was lowest at the first validation and rose from there: the training tasks were learned
+    by heart, and what they have in common was not."""
+    losses = [validation.loss for validation in history]
+    if len(losses) < 3 or losses[0] > min(losses) or losses[-1] < 1.1 * abs(losses[0]) or losses[1] <= losses[0]:
+        return None
+    return (
+        f"note: the validation loss rose from the first validation on ({losses[0]:.3f}, {losses[1]:.3f}, ...,"
+        f" {losses[-1]:.3f}): the {tasks} training tasks were learned by heart; add tasks, or take a learner with less"
+        f" to learn (--learner evidence or contrast for series, protonet for pictures)"
+    )
 
 
 def share_work(chosen: Arguments) -> Arguments:

@@ -178,8 +178,10 @@ class AlignedDetector(Estimator):
         return other
 
     def __repr__(self) -> str:
+        detector = self.stretches_[0] if self.__sklearn_is_fitted__() else self.detector
+        inside = repr(detector).partition("(")[2].rsplit(", ", 1)
         fitted = f"{len(self.stretches_)} stretches" if self.__sklearn_is_fitted__() else "not fitted"
-        return f"AlignedDetector({self.detector!r}, {fitted})"
+        return f"AlignedDetector({inside[0]}, {fitted})" if len(inside) > 1 else f"AlignedDetector({fitted})"
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "stretches_")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Iterator
-from dataclasses import replace
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, overload
@@ -28,7 +27,7 @@ from fewone.detector.explanation import explain
 from fewone.detector.files import SavedDetector, write_detector
 from fewone.detector.pictures import Seen, enlarge_maps, look_at, takes_any_picture
 from fewone.detector.recordings import SeriesScores, join_scores, score_steps, stream_windows
-from fewone.detector.support_report import SupportReport, report_support
+from fewone.detector.support_report import SupportReport, find_faults, report_support
 from fewone.detector.thresholds import Scores, average_groups, find_group_thresholds, find_threshold
 from fewone.episodes import InputScaling
 from fewone.errors import InputError
@@ -41,10 +40,6 @@ if TYPE_CHECKING:
 
 BLOCK_VALUES = 1 << 17
 """Examples are scored in blocks of about this many values: memory stays flat and a block stays in the cache."""
-
-ONE_PICTURE = (
-    "warning: one picture gives an order from usual to strange; where normal ends nobody knows: add more normals"
-)
 
 _NUMBERS = ("false_alarm_rate", "sampling_rate")
 
@@ -207,12 +202,15 @@ class FewShotDetector(Estimator):
         distances = find_distances_left_out(self.support_.normals, choose_share(self.false_alarm_rate))
         logits = guard(torch.from_numpy(self._leave_one_out()), distances.double(), torch.tensor(self._anchor()))
         scores: Scores = -logits.numpy()
-        found = report_support(
-            self.support_size_, anomalies, scores, self.offset_, self.calibration, self.false_alarm_rate
+        return report_support(
+            self.support_size_,
+            anomalies,
+            scores,
+            self.offset_,
+            self.calibration,
+            self.false_alarm_rate,
+            find_faults(self.support_.normals.numpy()),
         )
-        if self._takes_any_picture() and self.support_size_ == 1:
-            return replace(found, warnings=(*found.warnings, ONE_PICTURE))
-        return found
 
     def restore(self, support: Support, n_features: int, full_scale: FullScale | None = None) -> Self:
         """As `fit`, on a support that was read before."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -171,6 +172,9 @@ def _mean(total: NDArray[np.float64], count: NDArray[np.int64]) -> NDArray[np.fl
 
 
 def _check_stride(window: int, stride: int | None) -> int:
+    for name, value in (("window", window), ("stride", stride)):
+        if not (value is None and name == "stride") and (isinstance(value, bool) or not isinstance(value, Integral)):
+            raise InputError(f"{name} is {value!r}: a whole number is expected, got {type(value).__name__}")
     step = window if stride is None else stride
     if window < 1 or step < 1:
         raise InputError(f"window and stride are at least 1, got window {window} and stride {step}")

@@ -5,19 +5,23 @@ Says what it saw; changes nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fewone.calibration import CalibrationMap
 
-ODD_DEVIATIONS = 3.5
-"""How many robust deviations above the median leave-one-out score an example looks odd (Iglewicz and Hoaglin)."""
+ODD_DEVIATIONS = {3: 38.0, 4: 11.5, 5: 13.7, 7: 10.1, 10: 8.0, 15: 7.7, 20: 7.4, 30: 7.2, 50: 7.3, 100: 7.6}
+"""By K, how many robust deviations above the median leave-one-out logit an example looks odd: what the largest of K
+logits of one kind, whose tail is exponential (Gumbel's), exceeds in 2 % of supports. The deviation is 1.4826 times the
+median absolute one, whose own error is large for few."""
 
-
-SHIFT_RATE = 0.01
-"""A support as unlikely as this among the tasks of the calibration is called shifted."""
+SHIFT_RATE = 0.05
+"""A support as unlikely as this among the tasks of the calibration is called shifted: so many of the supports of known
+kinds are called so, too."""
 
 
 @dataclass(frozen=True)
@@ -51,18 +55,42 @@ class SupportReport:
 def find_odd(leave_one_out: NDArray[np.float64]) -> tuple[int, ...]:
     """Normals that stand apart from the others; decision values (K,), each judged by the others.
 
-    Apart, and called anomalous by them; or so far apart that it needs no threshold. Being called anomalous alone is not
-    enough (with a shift all of them may be), and in a support of one kind someone is always the farthest.
+    Being called anomalous alone is not enough (with a shift all of them may be), and in a support of one kind someone
+    is always the farthest. Of fewer than five an odd one must be called anomalous, too.
     """
-    if len(leave_one_out) < 3:
+    count = len(leave_one_out)
+    if count < 3:
         return ()
     median = np.median(leave_one_out)
     deviation = max(float(1.4826 * np.median(np.abs(leave_one_out - median))), 1e-9)
-    apart = (median - leave_one_out) / deviation
-    odd = (apart > ODD_DEVIATIONS) & (leave_one_out < 0)
-    if len(leave_one_out) >= 5:
-        odd |= apart > 2 * ODD_DEVIATIONS
+    limit = np.interp(np.log(count), np.log(list(ODD_DEVIATIONS)), list(ODD_DEVIATIONS.values()))
+    odd = (median - leave_one_out) / deviation > limit
+    if count < 5:
+        odd &= leave_one_out < 0
     return tuple(np.flatnonzero(odd).tolist())
+
+
+def find_faults(normals: NDArray[np.floating[Any]]) -> list[str]:
+    """What is wrong with normals (K, *shape) whatever a model says of them, one line each."""
+    flat = normals.reshape(len(normals), -1)
+    faults = []
+    if len(flat) == 1:
+        faults.append(
+            "warning: one normal shows nothing of how normals differ: the threshold is a prior from other tasks"
+        )
+    elif (flat == flat[:1]).all():
+        faults.append(f"warning: all {len(flat)} normals are the same to the last digit: copies of one count as one")
+    elif len(np.unique(flat, axis=0)) < len(flat):
+        copies = len(flat) - len(np.unique(flat, axis=0))
+        faults.append(f"warning: {copies} of {len(flat)} normals are copies of others: copies of one count as one")
+    if flat.shape[1] > 1:
+        constant = int((flat == flat[:, :1]).all(axis=1).sum())
+        if constant:
+            faults.append(
+                f"warning: {constant} of {len(flat)} normals are constant (a dead sensor, a machine at rest?): whatever"
+                f" moves will look anomalous"
+            )
+    return faults
 
 
 def report_support(
@@ -72,28 +100,26 @@ def report_support(
     offset: float,
     calibration: CalibrationMap | None,
     rate: float | None,
+    faults: Sequence[str] = (),
 ) -> SupportReport:
-    """scores (K,) of the normals, each judged by the others, positive = normal; decision = score - offset."""
+    """scores (K,) of the normals, each judged by the others, positive = normal; decision = score - offset.
+
+    faults: what `find_faults` says of the normals themselves.
+    """
     decisions = scores - offset
-    found = []
+    found = list(faults)
     if len(decisions) > 2 and np.median(decisions) < 0:
         found.append(
             "warning: most of the normals would be called anomalous given the others: the model does not know this kind"
             " of data; give more normals, or train a model on your own tasks"
         )
     elif calibration is not None and _is_shifted(support_size, scores, calibration):
+        asked = "" if rate is None else f"; a rate of {rate:g} is not what you will see"
         found.append(
             f"warning: to the model these normals look less normal than {1 - SHIFT_RATE:.0%} of such sets from tasks"
-            f" like those it was calibrated on (a shift, such as a new machine): expect more false alarms than promised"
+            f" like those it was calibrated on (a shift: a new machine, another kind of data): expect more false alarms"
+            f" than promised{asked}; give more normals from different days, or train on your own tasks"
         )
-    if rate is not None and calibration is not None:
-        # A shift need not show in the normals' own scores: on the second milling machine it did not.
-        found.append(
-            f"a rate of {rate:g} is a mean over tasks like those of the calibration: on a new machine or another kind"
-            f" of data (a shift) expect more false alarms, even where nothing looks odd here"
-        )
-    if rate is not None and calibration is not None and support_size == 1:
-        found.append("warning: with one normal the false-alarm rate is a prior from other tasks; nothing confirms it")
     if rate is not None and calibration is None:
         found.append(
             f"the threshold comes from {support_size} normals alone: a rate of {rate:g} is met on average only"
@@ -102,8 +128,13 @@ def report_support(
 
 
 def _is_shifted(support_size: int, scores: NDArray[np.float64], calibration: CalibrationMap) -> bool:
-    """Whether as many normals of the calibration's tasks, judged by as many others, hardly ever scored so low."""
+    """Whether as many normals of the calibration's tasks, judged by as many others, seldom scored so low on average.
+
+    Means of groups of some sizes were measured; between them the limit is interpolated over the log of the size.
+    """
     if len(scores) < 2:
         return False
     # Each was judged by the others, so by one fewer than the support has.
-    return -float(scores.mean()) > calibration.threshold(support_size - 1, SHIFT_RATE, len(scores))
+    sizes = [tail.group for tail in calibration.at(support_size - 1).tails]
+    limits = [calibration.threshold(support_size - 1, SHIFT_RATE, size) for size in sizes]
+    return -float(scores.mean()) > float(np.interp(np.log(len(scores)), np.log(sizes), limits))

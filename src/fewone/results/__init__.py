@@ -29,7 +29,9 @@ from fewone.results.statistics import (
     compare,
     interval,
     join_units,
+    share_interval,
     summarize_over_seeds,
+    warn_of_few,
 )
 
 __all__ = [
@@ -60,6 +62,8 @@ __all__ = [
     "join_units",
     "make_rows",
     "read_results",
+    "share_interval",
     "summarize_over_seeds",
+    "warn_of_few",
     "write_records",
 ]

@@ -33,6 +33,28 @@ def interval(values: Sequence[float]) -> Interval:
     return Interval(mean, mean - half, mean + half, count)
 
 
+def share_interval(values: Sequence[float]) -> Interval:
+    """The same for values from 0 to 1, cut there: the mean lies within, so what is cut off covers nothing.
+
+    The one rule for rates and accuracies in tables; the few counts of false alarms near 0 take `bootstrap`, which stays
+    within as well.
+    """
+    found = interval(values)
+    if found.low is None or found.high is None:
+        return found
+    return Interval(found.mean, max(0.0, found.low), min(1.0, found.high), found.units)
+
+
+FEW_UNITS = 5
+
+
+def warn_of_few(units: int) -> str:
+    """What a table over so few independent tasks is worth, in one line; empty where there are enough."""
+    if units >= FEW_UNITS:
+        return ""
+    return f"{units} test task{'s' if units > 1 else ''} say little: another draw of tasks may give other figures"
+
+
 @cache
 def _t_quantile(freedom: int) -> float:
     """Of Student's t at 97.5 %: scipy takes longer for it than the mean of a thousand values does."""
@@ -77,7 +99,7 @@ class UnitScores:
 
     def summarize(self) -> Summary:
         """Mean and interval of each metric over the units."""
-        return Summary(*(interval(getattr(self, field.name)) for field in fields(Summary)))
+        return Summary(*(_summarize(field.name, getattr(self, field.name)) for field in fields(Summary)))
 
 
 @dataclass(frozen=True)
@@ -141,7 +163,13 @@ def join_units(parts: Mapping[str, UnitScores]) -> UnitScores:
 def summarize_over_seeds(runs: Sequence[UnitScores]) -> Summary:
     """Mean and t interval of each metric over seeds: how much another training would differ on the same tasks."""
     _require_same_episodes(runs)
-    return Summary(*(interval([float(np.mean(getattr(run, field.name))) for run in runs]) for field in fields(Summary)))
+    means = {field.name: [float(np.mean(getattr(run, field.name))) for run in runs] for field in fields(Summary)}
+    return Summary(*(_summarize(name, values) for name, values in means.items()))
+
+
+def _summarize(name: str, values: Sequence[float]) -> Interval:
+    """All metrics but the loss are shares."""
+    return interval(values) if name == "loss" else share_interval(values)
 
 
 def _require_same_episodes(runs: Sequence[UnitScores]) -> None:

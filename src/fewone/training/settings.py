@@ -33,6 +33,7 @@ class TrainingSettings:
 
     iterations: int = 10_000
     minutes: float | None = None
+    """A cap on the minutes of CPU: the run ends there, or earlier where its iterations are done."""
     patience: int | None = None
     optimizer: Literal["adam", "adamw", "sgd"] = "adam"
     outer_rate: float = 0.001
