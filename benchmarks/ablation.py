@@ -24,7 +24,7 @@ from fewone.evaluation.protocol import evaluate
 from fewone.evaluation.selection import plan_validation
 from fewone.experiments import Experiment, default_experiment
 from fewone.experiments.run import make_sampler, train
-from fewone.learners import MetaLearner
+from fewone.learners import MetaLearner, PldaSettings
 from fewone.networks import NetworkSettings
 from fewone.sampling import EpisodeSampler
 from pages import write_page
@@ -45,7 +45,7 @@ def list_variants(full: Experiment) -> Iterator[tuple[str, Experiment]]:
     yield "backbone: the paper's 32x4", replace(full, network=_narrow(full))
     if full.training.augmentation:
         yield "no augmentation", replace(full, training=replace(full.training, augmentation=()))
-    if full.learning.batch == "classes":
+    if isinstance(full.learning, PldaSettings) and full.learning.batch == "classes":
         yield "no cross-entropy", replace(full, learning=replace(full.learning, auxiliary_weight=0.0))
         yield "episodes, not classes", replace(full, learning=replace(full.learning, batch="episodes"))
     prototypes = replace(default_experiment(full.dataset, "oc-protonet", full.k, full.seed), network=full.network)

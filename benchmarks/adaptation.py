@@ -25,7 +25,7 @@ from fewone.evaluation import evaluate
 from fewone.evaluation.embedded import embed_once
 from fewone.evaluation.protocol import score_queries
 from fewone.experiments import Experiment, default_experiment
-from fewone.learners import MetaLearner
+from fewone.learners import MetaLearner, PldaSettings
 from fewone.sampling import EpisodeSampler
 from pages import make_parser, present
 
@@ -60,12 +60,13 @@ def choose_experiments(dataset: str) -> dict[str, Experiment]:
     if len(SHAPES[dataset]) == 3:
         recipe = found["plda, its recipe"]
         network = replace(recipe.network, filters=maml.network.filters)
+        assert isinstance(recipe.learning, PldaSettings)
         learning = replace(recipe.learning, flip_views=False)
         found["plda, OC-MAML's widths"] = replace(recipe, network=network, learning=learning)
     return found
 
 
-def build(experiment: Experiment, shape: tuple[int, ...]) -> MetaLearner:
+def build(experiment: Experiment, shape: tuple[int, ...], training_classes: int = 0) -> MetaLearner:
     card = ModelSpec(
         experiment.algorithm,
         experiment.learning,
@@ -76,7 +77,7 @@ def build(experiment: Experiment, shape: tuple[int, ...]) -> MetaLearner:
         seed=0,
         dataset="none",
         fingerprint="",
-        experiment="{}",
+        training_classes=training_classes,
     )
     return build_learner(card).eval()
 

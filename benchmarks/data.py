@@ -24,7 +24,7 @@ from rich.table import Table
 from fewone.datasets import DATASETS, load
 from fewone.datasets.sources import default_data_dirs
 from fewone.episodes import Episodes, generator_for
-from fewone.learners import LEARNERS, LearnerSettings
+from fewone.learners import LEARNERS, MamlSettings
 from fewone.networks import NetworkSettings
 from fewone.sampling import EpisodeSampler
 
@@ -111,7 +111,7 @@ def _measure_omniglot(table: Table) -> None:
 def _measure_drawing(table: Table, workload: Workload) -> None:
     splits = load(workload.dataset)
     sampler = EpisodeSampler(10, workload.query_size, preparation=splits.preparation)
-    learner = LEARNERS["maml"](LearnerSettings(inner_steps=5), workload.network, splits.shape)
+    learner = LEARNERS["maml"](MamlSettings(inner_steps=5), workload.network, splits.shape)
     optimizer = torch.optim.Adam(learner.parameters(), 1e-3)
     draws, iterations = [], []
     for number in range(2 * REPEATS):

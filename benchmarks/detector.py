@@ -27,7 +27,7 @@ from fewone.checkpoints import ModelSpec, build_learner
 from fewone.detector.loading import load_detector
 from fewone.episodes import InputScaling
 from fewone.experiments.own_recipes import find_own_recipe
-from fewone.learners import LearnerSettings
+from fewone.learners import LearnerSettings, MamlSettings, PldaSettings
 from fewone.networks import NetworkSettings
 from pages import present
 
@@ -68,12 +68,13 @@ def collect() -> dict[str, FewShotDetector]:
     recipe = find_own_recipe("plda", "series")
     paper, half = (NetworkSettings(filters=(filters,) * 3, kernel=5) for filters in (32, 16))
     found = {}
-    for name, algorithm, learning, network in (
+    variants: tuple[tuple[str, str, LearnerSettings, NetworkSettings], ...] = (
         ("plda, recipe for series", "plda", recipe.learning, recipe.network),
-        ("plda 32-32-32", "plda", LearnerSettings(), paper),
-        ("plda 16-16-16", "plda", LearnerSettings(), half),
-        ("OC-MAML 32-32-32", "maml", LearnerSettings(), paper),
-    ):
+        ("plda 32-32-32", "plda", PldaSettings(), paper),
+        ("plda 16-16-16", "plda", PldaSettings(), half),
+        ("OC-MAML 32-32-32", "maml", MamlSettings(), paper),
+    )
+    for name, algorithm, learning, network in variants:
         card = ModelSpec(
             algorithm,
             learning,
@@ -84,7 +85,6 @@ def collect() -> dict[str, FewShotDetector]:
             seed=0,
             dataset="none",
             fingerprint="",
-            experiment="{}",
         )
         found[name] = FewShotDetector(build_learner(card).eval(), card=card)
     return found | {"zoo's series (contrast 32-64-64)": load_detector("series")}

@@ -23,9 +23,7 @@ from fewone.calibration import Calibrated, HeldOut, calibrate
 from fewone.datasets import load
 from fewone.episodes import TaskSplits
 from fewone.evaluation.protocol import evaluate_twice
-from fewone.evaluation.selection import is_trained
 from fewone.experiments import Experiment, default_experiment
-from fewone.experiments.experiment import identify
 from fewone.experiments.run import THRESHOLDS, make_sampler, train, train_without_parts
 from fewone.results import Level, Threshold, UnitScores
 from pages import write_page
@@ -46,7 +44,7 @@ def hold_out(experiment: Experiment, splits: TaskSplits, folder: Path) -> list[H
     """The validation tasks with the whole learner, and each part with the learner trained without it."""
     learner = train(experiment, splits, folder)
     whole = HeldOut(learner, splits.validation)
-    if is_trained(learner):
+    if learner.is_trained:
         return [whole, *train_without_parts(experiment, splits, folder)]
     # A classical method takes no more than scales from the training tasks: they are as good as left out.
     units = list(dict.fromkeys(task.unit for task in splits.train))
@@ -112,7 +110,7 @@ def main() -> None:
         for seed in chosen.seeds:
             for learner in chosen.learners:
                 experiment = replace(default_experiment(dataset, learner, 10, seed), further_k=(2,))
-                parts = hold_out(experiment, splits, chosen.runs / identify(experiment))
+                parts = hold_out(experiment, splits, chosen.runs / experiment.identify())
                 for row in judge(experiment, splits, parts):
                     kept = {"dataset": dataset, "learner": learner, "seed": seed, **row}
                     kept |= {"experiment": experiment.to_plain()}

@@ -29,7 +29,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fewone.episodes import Episodes, Examples, RowPool, Store, Task, generator_for
-from fewone.learners import LEARNERS, LearnerSettings, MetaLearner
+from fewone.learners import LEARNERS, MetaLearner
 from fewone.networks import NetworkSettings
 from fewone.training.process import own_process
 from peers import Gradient, Peer, Workload, build_higher, build_plain, build_torchopt
@@ -70,7 +70,7 @@ def build_learner(work: Workload, norm: bool, name: str = "maml") -> MetaLearner
     """With the same first weights every time."""
     torch.manual_seed(0)
     network = NetworkSettings(filters=work.filters, kernel=work.kernel, norm="support" if norm else "none")
-    return LEARNERS[name](LearnerSettings(inner_rate=0.01, inner_steps=5), network, work.shape)
+    return LEARNERS[name](LEARNERS[name].choose(inner_rate=0.01, inner_steps=5), network, work.shape)
 
 
 def draw_episodes(work: Workload) -> Episodes:

@@ -24,7 +24,7 @@ from fewone.calibration.quantiles import find_quantiles
 from fewone.documents import from_plain, to_plain
 from fewone.episodes import Examples, RowPool, Store, Task
 from fewone.errors import FewoneError
-from fewone.learners import LEARNERS, LearnerSettings, Scorer
+from fewone.learners import LEARNERS, Scorer
 from fewone.networks import NetworkSettings
 from fewone.sampling import EpisodeSampler
 
@@ -243,7 +243,7 @@ def test_leave_one_out_judges_every_normal_by_the_others() -> None:
 def test_the_short_way_of_leaving_one_out_is_the_long_way(name: str, residual: bool) -> None:
     torch.manual_seed(0)
     network = NetworkSettings(filters=(4, 4), norm="running")
-    learner = LEARNERS[name](LearnerSettings(dimensions=3, residual=residual), network, (1, 16)).double().eval()
+    learner = LEARNERS[name](LEARNERS[name].choose(dimensions=3, residual=residual), network, (1, 16)).double().eval()
     inputs = torch.randn(1, 5, 1, 16, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     support = Examples.of(inputs, torch.tensor([[0.0, 0.0, 1.0, 0.0, 0.0]], dtype=torch.float64))
 

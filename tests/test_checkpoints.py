@@ -25,12 +25,12 @@ from fewone.checkpoints import (
 )
 from fewone.episodes import Examples, InputScaling
 from fewone.errors import FewoneError
-from fewone.learners import LEARNERS, LearnerSettings
+from fewone.learners import LEARNERS, MamlSettings
 from fewone.networks import NetworkSettings
 
 CARD = ModelSpec(
     algorithm="maml",
-    learning=LearnerSettings(inner_steps=1),
+    learning=MamlSettings(inner_steps=1),
     network=NetworkSettings(filters=(4, 4)),
     shape=(1, 16),
     preparation=InputScaling(standardize=True),
@@ -38,7 +38,7 @@ CARD = ModelSpec(
     seed=1,
     dataset="tiny",
     fingerprint="f1",
-    experiment="{}",
+    experiment=None,
 )
 
 
@@ -51,7 +51,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("algorithm", LEARNERS)
 def test_every_learner_scores_the_same_after_saving_and_loading(algorithm: str, tmp_path: Path) -> None:
-    card = replace(CARD, algorithm=algorithm)
+    card = replace(CARD, algorithm=algorithm, learning=LEARNERS[algorithm].choose(inner_steps=1))
     learner = build_learner(card).eval()
     with torch.no_grad():
         for tensor in learner.state_dict().values():

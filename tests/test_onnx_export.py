@@ -8,13 +8,14 @@ import numpy as np
 import onnxruntime
 import pytest
 
+from fewone.algorithms import find_algorithm
 from fewone.calibration import CalibrationMap, CalibrationPoint, NormalQuantiles
 from fewone.calibration.calibrated import LEVELS
 from fewone.checkpoints import ModelSpec, build_learner
 from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.episodes import InputScaling
 from fewone.errors import FewoneError
-from fewone.learners import LEARNERS, LearnerSettings
+from fewone.learners import LEARNERS
 from fewone.networks import NetworkSettings
 from fewone.onnx_export import export_onnx
 
@@ -22,7 +23,7 @@ from fewone.onnx_export import export_onnx
 def make_card(algorithm: str, shape: tuple[int, ...], preparation: InputScaling, norm: str) -> ModelSpec:
     return ModelSpec(
         algorithm,
-        LearnerSettings(inner_steps=2, dimensions=8),
+        find_algorithm(algorithm).choose(inner_steps=2, dimensions=8),
         NetworkSettings(filters=(4,), norm=norm),  # type: ignore[arg-type]
         shape,
         preparation,
@@ -30,7 +31,7 @@ def make_card(algorithm: str, shape: tuple[int, ...], preparation: InputScaling,
         seed=1,
         dataset="made",
         fingerprint="",
-        experiment="{}",
+        experiment=None,
     )
 
 

@@ -16,7 +16,7 @@ from fewone.demo import Demonstration, _draw_task, make_experiment
 from fewone.episodes import TaskSplits, generator_for
 from fewone.experiments.defaults import default_experiment
 from fewone.experiments.run import train
-from fewone.learners import LEARNERS, LearnerSettings
+from fewone.learners import LEARNERS
 from fewone.networks import NetworkSettings
 from fewone.reporting.curves import Line, _draw
 from fewone.sampling import EpisodeSampler
@@ -44,7 +44,7 @@ def test_training_adapting_and_predicting_touch_no_setting_of_the_process(
     sampler = EpisodeSampler(4, 8, 1.0, tiny_splits.preparation)
     episodes = sampler.draw(tiny_splits.train, 6, generator_for(0))
     for name in ("maml", "anil", "reptile"):
-        learner = LEARNERS[name](LearnerSettings(), NetworkSettings(filters=(4,)), tiny_splits.shape)
+        learner = LEARNERS[name](LEARNERS[name].choose(), NetworkSettings(filters=(4,)), tiny_splits.shape)
         learner.accumulate_gradient(episodes)
         learner.adapt(episodes.support)(episodes.query.inputs)
     normals = np.random.default_rng(0).normal(size=(9, 3))

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from fewone.checkpoints import ModelSpec, build_learner, load_learner, read_checkpoint, write_checkpoint
 from fewone.episodes import ClassBatch, Episodes, Examples, InputScaling, TaskSplits
 from fewone.errors import FewoneError
-from fewone.learners import LearnerSettings, MetaLearner, Scorer
+from fewone.learners import MamlSettings, MetaLearner, MetaSgdSettings, PldaSettings, Scorer
 from fewone.networks import NetworkSettings
 from fewone.sampling import ClassSampler, EpisodeSampler
 from fewone.training import (
@@ -36,7 +36,7 @@ from fewone.training.state import outer_rate
 SETTINGS = TrainingSettings(iterations=12, validate_every=5, validation_episodes=4, meta_batch=2, query_size=4)
 CARD = ModelSpec(
     algorithm="maml",
-    learning=LearnerSettings(inner_steps=1, inner_rate=0.1),
+    learning=MamlSettings(inner_steps=1, inner_rate=0.1),
     network=NetworkSettings(filters=(4,)),
     shape=(1, 16),
     preparation=InputScaling(standardize=True),
@@ -44,7 +44,7 @@ CARD = ModelSpec(
     seed=1,
     dataset="tiny",
     fingerprint="f1",
-    experiment="{}",
+    experiment=None,
 )
 
 
@@ -228,10 +228,10 @@ INTERRUPTED = {
     "sgd, cosine": (CARD, replace(SETTINGS, optimizer="sgd", schedule="cosine")),
     "batch norm from the support": (replace(CARD, network=NetworkSettings(filters=(4,), norm="support")), SETTINGS),
     "running averages": (
-        replace(CARD, algorithm="plda", network=NetworkSettings(filters=(4,), norm="running")),
+        replace(CARD, algorithm="plda", learning=PldaSettings(), network=NetworkSettings(filters=(4,), norm="running")),
         SETTINGS,
     ),
-    "learned rates": (replace(CARD, algorithm="metasgd"), SETTINGS),
+    "learned rates": (replace(CARD, algorithm="metasgd", learning=MetaSgdSettings(0.1, 1)), SETTINGS),
 }
 
 
@@ -318,7 +318,9 @@ def test_a_loss_that_is_not_a_number_stops_the_run_says_where_and_keeps_the_last
 def test_a_gap_in_the_data_is_blamed_on_its_task_and_the_running_averages_stay_good(
     tiny_splits: TaskSplits, tmp_path: Path
 ) -> None:
-    card = replace(CARD, algorithm="plda", network=NetworkSettings(filters=(4,), norm="running"))
+    card = replace(
+        CARD, algorithm="plda", learning=PldaSettings(), network=NetworkSettings(filters=(4,), norm="running")
+    )
     batches = Batches(tiny_splits.train, sampler_for(tiny_splits), 2, seed=0)
     culprit: list[str] = []
 
@@ -446,7 +448,7 @@ def test_batches_of_classes_train_the_learners_that_take_them(tiny_splits: TaskS
     card = replace(
         CARD,
         algorithm="plda",
-        learning=LearnerSettings(batch="classes", dimensions=4, auxiliary_classes=0),
+        learning=PldaSettings(batch="classes", dimensions=4),
         network=NetworkSettings(filters=(4,), norm="running"),
     )
     learner = build_learner(card)

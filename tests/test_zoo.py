@@ -17,8 +17,9 @@ from fewone.cli import main
 from fewone.detector.loading import load
 from fewone.episodes import InputScaling
 from fewone.errors import FewoneError, InputError
+from fewone.experiment import Experiment
 from fewone.experiments import default_experiment
-from fewone.learners import LearnerSettings
+from fewone.learners import PldaSettings
 from fewone.networks import NetworkSettings
 from fewone.results import Level, Row, Threshold, Training, UnitScores, ValidationPoint, find_provenance, write_records
 from fewone.training import Validation
@@ -47,7 +48,7 @@ def make_row(k: int, level: Level, threshold: Threshold = "calibrated", accuracy
     units = tuple(accuracy + change for change in (-0.02, 0.0, 0.02))
     scores = UnitScores(("a", "b", "c"), 3, units, *(6 * ((0.95, 0.96, 0.97),)))
     provenance = replace(find_provenance("data", 1.0, 1.0), commit="none")
-    return Row(EXPERIMENT.to_plain(), provenance, k, 1.0, "test", level, threshold, scores)
+    return Row(EXPERIMENT, provenance, k, 1.0, "test", level, threshold, scores)
 
 
 @pytest.fixture
@@ -58,11 +59,11 @@ def results(tmp_path: Path) -> Path:
     others = [
         make_row(5, "example", "own", 0.1),
         replace(make_row(5, "example", accuracy=0.2), split="validation"),
-        replace(rows[0], experiment=replace(EXPERIMENT, seed=1).to_plain()),
+        replace(rows[0], experiment=replace(EXPERIMENT, seed=1)),
         replace(rows[0], provenance=replace(rows[0].provenance, fingerprint="other data")),
-        replace(rows[0], experiment=replace(EXPERIMENT, dataset="sts-sawtooth").to_plain()),
+        replace(rows[0], experiment=replace(EXPERIMENT, dataset="sts-sawtooth")),
         # Trained with another K, not only judged with it.
-        replace(rows[0], experiment=replace(EXPERIMENT, k=2, further_k=()).to_plain()),
+        replace(rows[0], experiment=replace(EXPERIMENT, k=2, further_k=())),
     ]
     write_records(tmp_path / "rows", *rows, *others)
     return tmp_path / "rows"
@@ -72,7 +73,7 @@ def results(tmp_path: Path) -> Path:
 def trained(tmp_path: Path) -> Path:
     card = ModelSpec(
         "plda",
-        LearnerSettings(dimensions=4, auxiliary_classes=9),
+        PldaSettings(dimensions=4, batch="classes"),
         NetworkSettings(filters=(2,)),
         (1, 16),
         InputScaling(standardize=True),
@@ -80,7 +81,8 @@ def trained(tmp_path: Path) -> Path:
         seed=0,
         dataset="made",
         fingerprint="data",
-        experiment=json.dumps(EXPERIMENT.to_plain()),
+        experiment=EXPERIMENT,
+        training_classes=9,
     )
     save_learner(tmp_path / "trained", build_learner(card), card)
     save_calibration(tmp_path / "trained", CALIBRATION)
@@ -103,7 +105,7 @@ def test_a_model_is_its_weights_its_calibration_and_its_card(zoo: Path) -> None:
     (model,) = read_models(zoo)
     assert model.name == "tiny"
     assert model.card.learner == "plda"
-    assert json.loads(model.card.experiment) == EXPERIMENT.to_plain()
+    assert Experiment.read(model.card.experiment) == EXPERIMENT
     assert model.card.seeds == (0,)
     kinds = {".json": 3, ".safetensors": 2}
     assert {kind: len(list(model.folder.glob(f"*{kind}"))) for kind in kinds} == kinds
@@ -225,7 +227,7 @@ def test_the_accuracies_are_those_of_the_rows_of_this_very_training(zoo: Path) -
 
 def test_further_rows_of_the_training_join_the_card(trained: Path, results: Path, tmp_path: Path) -> None:
     more = tmp_path / "more"
-    judged = replace(EXPERIMENT, further_k=(20,)).to_plain()
+    judged = replace(EXPERIMENT, further_k=(20,))
     write_records(more, replace(make_row(20, "example", accuracy=0.97), experiment=judged))
     model = make_model(trained, tmp_path / "card.toml", [results, more], tmp_path / "zoo")
     assert [one.support_size for one in cards.read_card(model).accuracy] == [2, 2, 5, 5, 20]
@@ -244,10 +246,10 @@ def test_rows_of_another_training_with_the_same_settings_are_refused(
 ) -> None:
     monkeypatch.setattr(zoo_making_module, "read_history", lambda folder: [Validation(100, 0.5, 0.9, 1.0)])
     provenance = make_row(5, "example").provenance
-    write_records(results, Training(EXPERIMENT.to_plain(), provenance, (ValidationPoint(100, 1.0, 0.4, 0.9),)))
+    write_records(results, Training(EXPERIMENT, provenance, (ValidationPoint(100, 1.0, 0.4, 0.9),)))
     with pytest.raises(FewoneError, match="judged another training"):
         make_model(trained, tmp_path / "card.toml", [results], tmp_path / "zoo")
-    write_records(results, Training(EXPERIMENT.to_plain(), provenance, (ValidationPoint(100, 2.0, 0.500004, 0.9),)))
+    write_records(results, Training(EXPERIMENT, provenance, (ValidationPoint(100, 2.0, 0.500004, 0.9),)))
     make_model(trained, tmp_path / "card.toml", [results], tmp_path / "zoo")
 
 

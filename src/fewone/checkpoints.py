@@ -24,12 +24,14 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from fewone.algorithms import find_algorithm, rename_learner
 from fewone.calibration import CalibrationMap
-from fewone.documents import DocumentError, from_plain, nearest, to_plain
+from fewone.documents import DocumentError, from_plain, to_plain
 from fewone.episodes import InputScaling
 from fewone.errors import FewoneError
+from fewone.experiment import Experiment
 from fewone.files import atomic_write as atomic_write
-from fewone.learners import LEARNERS, Builder, LearnerSettings, MetaLearner
+from fewone.learners import LearnerSettings, MetaLearner
 from fewone.networks import NetworkSettings
 
 FORMAT = 1
@@ -41,7 +43,8 @@ class ModelSpec:
     """All that is needed to build a learner again and to prepare inputs for it, and where it came from.
 
     algorithm: a name of LEARNERS or BASELINES. support_size: the K it was trained for. seed: of the first weights.
-    experiment: the whole experiment as JSON, opaque here; fingerprint: of the data.
+    experiment: that trained it, if one did; fingerprint: of the data. training_tasks, training_classes: how many it was
+    trained on, where that makes a part of it larger.
     sampling_rate: of the series in Hz, where the inputs are series in time and it is known.
     """
 
@@ -54,8 +57,10 @@ class ModelSpec:
     seed: int
     dataset: str
     fingerprint: str
-    experiment: str
+    experiment: Experiment | None = None
     sampling_rate: float | None = None
+    training_tasks: int = 0
+    training_classes: int = 0
 
 
 @dataclass(frozen=True)
@@ -108,7 +113,7 @@ class _Weights:
 
 def save_learner(folder: Path, learner: MetaLearner, card: ModelSpec | OwnSpec) -> None:
     """Write the learner's weights and its card into the folder, replacing what was there in one step."""
-    write_checkpoint(folder, MODEL, learner.state_dict(), to_plain(card))
+    write_checkpoint(folder, MODEL, learner.state_dict(), write_spec(card))
 
 
 def load_learner(folder: Path) -> tuple[MetaLearner, ModelSpec]:
@@ -121,7 +126,7 @@ def load_learner(folder: Path) -> tuple[MetaLearner, ModelSpec]:
             f" give it, fewone.load({str(folder)!r}, learner=...)"
         )
     try:
-        card = from_plain(ModelSpec, document)
+        card = read_spec(document, place)
     except DocumentError as fault:
         raise FewoneError(f"{place}: {fault}; the file is not one that this version of fewone wrote") from fault
     # Shapes are compared on a learner without storage: a forged card cannot make us allocate more than the file holds.
@@ -169,6 +174,42 @@ def _compare(theirs: OwnSpec, ours: OwnSpec, place: Path) -> None:
             raise FewoneError(f"{place}: the saved learner has {there!r} where the one given has {here!r}")
 
 
+def write_spec(spec: ModelSpec | OwnSpec) -> dict[str, Any]:
+    """The spec as plain values."""
+    if isinstance(spec, OwnSpec):
+        plain: dict[str, Any] = to_plain(spec)
+        return plain
+    experiment = None if spec.experiment is None else spec.experiment.to_plain()
+    return {**to_plain(spec), "experiment": experiment}
+
+
+def read_spec(document: Mapping[str, Any], place: Path) -> ModelSpec:
+    """The spec of a file, of version 0.1 too: its table of settings was one for all learners, its experiment a text."""
+    plain = dict(document)
+    plain["algorithm"] = name = rename_learner(str(plain.get("algorithm")))
+    learning = plain.get("learning")
+    if isinstance(learning, Mapping):
+        old = {"training_tasks": "training_tasks", "training_classes": "auxiliary_classes"}
+        plain |= {key: learning[there] for key, there in old.items() if there in learning}
+    plain["learning"] = find_algorithm(name, f"{place}: ").read_settings(learning)
+    plain["experiment"] = read_stored_experiment(plain.get("experiment"))
+    return from_plain(ModelSpec, plain)
+
+
+def read_stored_experiment(stored: object) -> Experiment | None:
+    """The experiment of a spec or card: a table, in version 0.1 a JSON text; empty where there is none."""
+    if isinstance(stored, str):
+        try:
+            stored = json.loads(stored)
+        except (ValueError, RecursionError) as error:
+            raise DocumentError(("experiment",), f"not JSON ({error})") from error
+    if stored is None or stored == {}:
+        return None
+    if not isinstance(stored, Mapping):
+        raise DocumentError(("experiment",), "a table is needed")
+    return Experiment.read(stored)
+
+
 def save_calibration(folder: Path, calibration: CalibrationMap) -> None:
     """Keep the map from score to log-odds beside the learner it was measured with."""
     write_checkpoint(folder, CALIBRATION, {}, to_plain(calibration))
@@ -201,20 +242,10 @@ def build_learner(card: ModelSpec) -> MetaLearner:
 def _build(card: ModelSpec, place: Path | None) -> MetaLearner:
     where = "" if place is None else f"{place}: "
     try:
-        return find_builder(card.algorithm, where)(card.learning, card.network, card.shape)
+        entry = find_algorithm(card.algorithm, where)
+        return entry(card.learning, card.network, card.shape, card.training_tasks, card.training_classes)
     except (ValueError, RuntimeError, OverflowError, IndexError) as error:
         raise FewoneError(f"{where}cannot build {card.algorithm} for inputs of shape {card.shape}: {error}") from error
-
-
-def find_builder(algorithm: str, where: str = "") -> Builder:
-    """The builder of a learner or, failing that, of a baseline."""
-    if algorithm in LEARNERS:
-        return LEARNERS[algorithm]
-    from fewone.baselines import BASELINES  # only on need: scikit-learn takes a second to import
-
-    if algorithm in BASELINES:
-        return BASELINES[algorithm]
-    raise FewoneError(f"{where}no learner is called {algorithm!r}; {nearest(algorithm, [*LEARNERS, *BASELINES])}")
 
 
 def check_shapes(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], place: Path) -> None:

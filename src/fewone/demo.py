@@ -16,8 +16,8 @@ from fewone.baselines import BASELINES
 from fewone.episodes import Episodes, TaskSplits
 from fewone.evaluation.protocol import Adapting, evaluate
 from fewone.evaluation.selection import calibrate_over_tasks, select_hyperparameter
+from fewone.experiment import Experiment
 from fewone.experiments import default_experiment
-from fewone.experiments.experiment import Experiment
 from fewone.experiments.run import load_splits, make_sampler, train
 from fewone.files import atomic_write
 from fewone.learners import MetaLearner

@@ -8,10 +8,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
-from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from fewone.errors import FewoneError
 
@@ -29,6 +30,61 @@ class DocumentError(FewoneError):
     def __init__(self, path: Path, reason: str) -> None:
         self.path, self.reason = path, reason
         super().__init__(f"{'.'.join(path)}: {reason}")
+
+
+@dataclass(frozen=True)
+class Limit:
+    """In the annotation of a field: which of the values of its type are allowed, and how to say so.
+
+    >>> @dataclass(frozen=True)
+    ... class Settings:
+    ...     rate: Annotated[float, Limit(lambda value: value > 0, "a number above 0")] = 0.1
+    >>> check_limits(Settings(0.0))
+    Traceback (most recent call last):
+    ...
+    fewone.documents.DocumentError: rate: a number above 0 is needed, got 0.0
+    """
+
+    allows: Callable[[Any], bool]
+    allowed: str
+
+
+def at_least(least: float, what: str = "a number") -> Limit:
+    """No smaller than `least`."""
+    return Limit(lambda value: value >= least, f"{what} of at least {least}")
+
+
+Count = Annotated[int, at_least(0, "a whole number")]
+Positive = Annotated[int, at_least(1, "a whole number")]
+NotNegative = Annotated[float, at_least(0)]
+AboveZero = Annotated[float, Limit(lambda value: value > 0, "a number above 0")]
+Even = Annotated[
+    int, Limit(lambda value: value >= 2 and value % 2 == 0, "an even whole number of at least 2 (half of each class)")
+]
+
+
+def check_limits(value: object, path: Path = ()) -> None:
+    """Refuse a dataclass of which a value, or a value of one inside it, is beyond the limit of its annotation."""
+    for name, limit in _read_limits(cast(Any, type(value))).items():
+        inner = getattr(value, name)
+        if limit is not None and inner is not None and not limit.allows(inner):
+            raise DocumentError((*path, name), f"{limit.allowed} is needed, got {inner!r}")
+        if dataclasses.is_dataclass(inner):
+            check_limits(inner, (*path, name))
+
+
+@cache
+def _read_limits(kind: type) -> dict[str, Limit | None]:
+    """The limit of every field; that of an optional one stands inside the union."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {field.name: _find_limit(hints[field.name]) for field in dataclasses.fields(kind)}
+
+
+def _find_limit(hint: Any) -> Limit | None:
+    if get_origin(hint) is Annotated:
+        return next((note for note in hint.__metadata__ if isinstance(note, Limit)), None)
+    inner = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else ()
+    return next((limit for one in inner if (limit := _find_limit(one)) is not None), None)
 
 
 def to_plain(value: object) -> Any:
@@ -77,7 +133,11 @@ def _convert(hint: Any, plain: object, base: Any, path: Path) -> Any:
         return plain
     composed, origin, arguments = _take_apart(hint)
     if composed:
-        return from_plain(cast(type[Any], hint), plain, None if base is dataclasses.MISSING else base, path)
+        if isinstance(plain, cast(type[Any], hint)):
+            return plain
+        # A field of a general kind is read as the particular one that its default is of.
+        kind = type(base) if isinstance(base, cast(type[Any], hint)) else hint
+        return from_plain(cast(type[Any], kind), plain, None if base is dataclasses.MISSING else base, path)
     if origin in (Union, types.UnionType):
         # TOML has no null: "none" stands for it.
         if plain is None or plain == "none":

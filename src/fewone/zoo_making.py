@@ -6,7 +6,6 @@ name, title, data, licence, intended_use, limits and, for series in time, sampli
 
 from __future__ import annotations
 
-import json
 import sys
 import tomllib
 from collections.abc import Sequence
@@ -26,6 +25,7 @@ from fewone.checkpoints import (
 )
 from fewone.documents import DocumentError, from_plain, to_plain
 from fewone.errors import FewoneError
+from fewone.experiment import Experiment
 from fewone.learners import MetaLearner
 from fewone.results import Interval, ResultSet, Row, ValidationPoint, identify_training, read_results
 from fewone.training import Validation, read_history
@@ -65,20 +65,27 @@ def make_model(trained: Path, description: Path, results: Sequence[Path], home: 
 
 def drop_training_parts(learner: MetaLearner, card: ModelSpec) -> tuple[MetaLearner, ModelSpec]:
     """Without the classifier of the auxiliary loss, which adapting never asks; all other weights as they are."""
-    slim_card = replace(card, learning=replace(card.learning, auxiliary_classes=0))
+    slim_card = replace(card, training_classes=0)
     slim = build_learner(slim_card)
     trained = learner.state_dict()
     slim.load_state_dict({name: trained[name] for name in slim.state_dict()})
     return slim.eval(), slim_card
 
 
+def find_experiment(place: Path, card: ModelSpec) -> Experiment:
+    """The experiment that trained the model."""
+    if card.experiment is None:
+        raise FewoneError(f"{place}: the model does not say by which experiment it was trained; train it again")
+    return card.experiment
+
+
 def find_accuracy(trained: Path, card: ModelSpec, results: Sequence[Path]) -> tuple[Accuracy, ...]:
     """What the rows say of this training at every K it was judged at, each example and, if there are any, each run."""
-    wanted: dict[str, Any] = json.loads(card.experiment)
+    wanted = find_experiment(trained, card)
     readings = [read_results(path) for path in results]
     _check_history(trained, wanted, readings)
     rows = [row for reading in readings for row in reading.rows if _is_of(row, wanted, card.fingerprint)]
-    asked = {wanted["k"], *wanted.get("further_k", ())}
+    asked = {wanted.k, *wanted.further_k}
     with_runs = any(row.level == "run" for row in rows)
     found = []
     for size in sorted(asked | set(SIZES)):
@@ -88,21 +95,21 @@ def find_accuracy(trained: Path, card: ModelSpec, results: Sequence[Path]) -> tu
                 found.append(_summarize(size, fitting[-1]))
             elif size in asked:
                 raise FewoneError(
-                    f"{', '.join(map(str, results))}: no test row of {wanted['learner']} on {wanted['dataset']},"
-                    f" K = {size}, seed {wanted['seed']}, each {level}, {THRESHOLD} threshold, with the very settings"
+                    f"{', '.join(map(str, results))}: no test row of {wanted.learner} on {wanted.dataset},"
+                    f" K = {size}, seed {wanted.seed}, each {level}, {THRESHOLD} threshold, with the very settings"
                     f" and data of {trained}; add it with: fewone evaluate {trained} --results FOLDER"
                 )
     return tuple(found)
 
 
-def _is_of(row: Row, wanted: dict[str, Any], fingerprint: str) -> bool:
+def _is_of(row: Row, wanted: Experiment, fingerprint: str) -> bool:
     """Whether a row is of this training, at whatever K."""
     about = (row.split, row.threshold, row.normal_share, row.provenance.fingerprint)
-    asked = ("test", THRESHOLD, wanted["test_normal_share"], fingerprint)
+    asked = ("test", THRESHOLD, wanted.test_normal_share, fingerprint)
     return about == asked and identify_training(row.experiment) == identify_training(wanted)
 
 
-def _check_history(trained: Path, wanted: dict[str, Any], readings: Sequence[ResultSet]) -> None:
+def _check_history(trained: Path, wanted: Experiment, readings: Sequence[ResultSet]) -> None:
     """Refuse rows of another training with the same settings (of another machine, say): its validations differ."""
     here = read_history(trained)
     histories = [
@@ -155,8 +162,8 @@ def read_description(path: Path, card: ModelSpec, accuracy: Sequence[Accuracy]) 
     known = {
         "shape": list(card.shape),
         "learner": card.algorithm,
-        "experiment": card.experiment,
-        "seeds": [json.loads(card.experiment)["seed"]],
+        "experiment": find_experiment(path, card).to_plain(),
+        "seeds": [find_experiment(path, card).seed],
         "accuracy": [to_plain(one) for one in accuracy],
     }
     for key in known:

@@ -18,7 +18,6 @@ from fewone.baselines.one_liners import LargestDifference, LogEnergy, LogSpectru
 from fewone.baselines.principal_components import fit_components
 from fewone.baselines.shallow import Method
 from fewone.episodes import Examples
-from fewone.learners import LearnerSettings
 from fewone.networks import NetworkSettings
 
 
@@ -162,7 +161,7 @@ def test_every_shallow_method_ranks_gross_anomalies_above_normals(name: str) -> 
     waves = torch.sin(time + phases).expand(30, 2, 64) + 0.05 * noise(30, 64)
     broken = waves.clone()
     broken[20:, :, 20:40] += 3 * noise(10, 20, seed=3)
-    learner = BASELINES[name](LearnerSettings(), NetworkSettings(kernels=64), (2, 64))
+    learner = BASELINES[name](BASELINES[name].choose(), NetworkSettings(kernels=64), (2, 64))
     scores = learner.adapt(Examples.normals(waves[None, :10]))(broken[None, 10:])[0]
     auroc = (scores[:10, None] < scores[10:]).float().mean()
     # The forest sees the normals' principal components alone, and most of the damage is at right angles to them.

@@ -14,7 +14,7 @@ from fewone.baselines.random_convolution import PooledConvolutions
 from fewone.baselines.shallow import ShallowLearner
 from fewone.episodes import ClassBatch, Episodes, Examples, RowPool, Store, Task, generator_for
 from fewone.errors import FewoneError
-from fewone.learners import LearnerSettings, MetaLearner
+from fewone.learners import MetaLearner
 from fewone.networks import NetworkSettings
 from fewone.sampling import EpisodeSampler
 
@@ -40,8 +40,8 @@ def draw(number: int, count: int = 4) -> Episodes:
 
 def build(name: str, batch: str = "episodes", norm: str = "none") -> MetaLearner:
     torch.manual_seed(0)
-    settings = LearnerSettings(inner_rate=0.1, inner_steps=5, training_tasks=4, head_width=8, batch=batch)  # type: ignore[arg-type]
-    return BASELINES[name](settings, NetworkSettings(filters=(4, 4), norm=norm), SHAPE)  # type: ignore[arg-type]
+    settings = BASELINES[name].choose(inner_rate=0.1, inner_steps=5, head_width=8, batch=batch)
+    return BASELINES[name](settings, NetworkSettings(filters=(4, 4), norm=norm), SHAPE, training_tasks=4)  # type: ignore[arg-type]
 
 
 def train(learner: MetaLearner, steps: int = 60) -> list[float]:
@@ -102,7 +102,7 @@ def test_fb_is_a_softmax_over_the_training_classes() -> None:
     loss = learner.accumulate_gradient(ClassBatch(inputs, index))
     logits = learner.classes(learner.embedding(inputs.flatten(0, 1))[0])
     torch.testing.assert_close(loss, F.cross_entropy(logits, index.repeat_interleave(5)).detach())
-    with pytest.raises(FewoneError, match="training_tasks"):
+    with pytest.raises(FewoneError, match="build it for their number"):
         learner.accumulate_gradient(ClassBatch(inputs, torch.tensor([2, 0, 4])))
 
 

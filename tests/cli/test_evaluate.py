@@ -37,7 +37,7 @@ def test_evaluate_prints_every_metric_and_adds_rows(
     assert len(own) == 1
     assert own[0].scores.units == ("task 8", "task 9")
     assert own[0].scores.episodes == 4
-    assert (own[0].experiment["learner"], own[0].k, own[0].seed) == ("oc-maml", 2, 0)
+    assert (own[0].experiment.learner, own[0].k, own[0].seed) == ("oc-maml", 2, 0)
     assert own[0].provenance.fingerprint == "f1"
     assert f"{100 * own[0].summary.accuracy.mean:.1f}" in said
     assert main(["evaluate", str(trained), "--results", str(results)]) == 0

@@ -18,7 +18,7 @@ from fewone.checkpoints import ModelSpec, build_learner, save_learner
 from fewone.cli import main
 from fewone.detector.loading import load
 from fewone.episodes import InputScaling
-from fewone.learners import LearnerSettings
+from fewone.learners import PldaSettings
 from fewone.learners.meta_learner import GAIN
 from fewone.networks import NetworkSettings
 
@@ -27,7 +27,7 @@ def write_model(folder: Path, shape: tuple[int, ...], preparation: InputScaling)
     """The Bayesian head on the values themselves: it needs no training to tell a wave from a spike."""
     card = ModelSpec(
         "plda",
-        LearnerSettings(dimensions=0),
+        PldaSettings(dimensions=0),
         NetworkSettings(architecture="identity"),
         shape,
         preparation,
@@ -35,7 +35,7 @@ def write_model(folder: Path, shape: tuple[int, ...], preparation: InputScaling)
         seed=0,
         dataset="made",
         fingerprint="",
-        experiment="{}",
+        experiment=None,
     )
     learner = build_learner(card)
     state = learner.state_dict()

@@ -69,7 +69,7 @@ def test_a_run_trains_is_then_finished_and_goes_on_with_more_iterations(
     assert "finished: all 6 iterations are done" in said
     _, card = load_learner(folder)
     assert (card.algorithm, card.support_size, card.dataset) == ("maml", 2, "tiny")
-    assert json.loads(card.experiment)["learner"] == "oc-maml"
+    assert card.experiment is not None and card.experiment.learner == "oc-maml"
     log = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
     assert [line["iteration"] for line in log] == [1, 2, 3, 4, 5, 6]
     assert [line["iteration"] for line in log if "validation_loss" in line] == [3, 6]

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import torch
 
+from fewone.algorithms import find_algorithm
 from fewone.calibration import CalibrationMap, HeldOut, calibrate
 from fewone.checkpoints import ModelSpec, build_learner
 from fewone.datasets.synthetic_series import load_synthetic_series
 from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.episodes import InputScaling, generator_for
-from fewone.learners import LEARNERS, LearnerSettings
+from fewone.learners import LEARNERS, PldaSettings
 from fewone.networks import NetworkSettings
 from fewone.sampling import EpisodeSampler
 
@@ -27,7 +28,7 @@ def make_card(
 ) -> ModelSpec:
     return ModelSpec(
         algorithm=algorithm,
-        learning=LearnerSettings(inner_steps=2, dimensions=8),
+        learning=find_algorithm(algorithm).choose(inner_steps=2, dimensions=8),
         network=NetworkSettings(filters=(4, 4), norm="none"),
         shape=shape,
         preparation=InputScaling(standardize=True) if preparation is None else preparation,
@@ -35,7 +36,7 @@ def make_card(
         seed=1,
         dataset="made",
         fingerprint="",
-        experiment="{}",
+        experiment=None,
         sampling_rate=sampling_rate,
     )
 
@@ -72,7 +73,7 @@ def _train_on_series() -> tuple[FewShotDetector, CalibrationMap]:
         **{
             **card.__dict__,
             "network": NetworkSettings(filters=(16, 16, 16), kernel=5),
-            "learning": LearnerSettings(dimensions=16),
+            "learning": PldaSettings(dimensions=16),
         }
     )
     learner = build_learner(card)

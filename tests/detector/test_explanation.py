@@ -12,7 +12,7 @@ import pytest
 from fewone.checkpoints import build_learner
 from fewone.datasets.synthetic_series import generate_task
 from fewone.detector.few_shot_detector import FewShotDetector
-from fewone.learners import LearnerSettings
+from fewone.learners import PldaSettings
 from fewone.networks import NetworkSettings
 
 Maker = Callable[..., FewShotDetector]
@@ -52,7 +52,7 @@ def test_the_map_of_a_picture_points_at_the_blot(make_detector: Maker) -> None:
     card = make_detector("plda", (1, 16, 16)).card
     assert card is not None
     # The Bayesian head on the pixels themselves: it needs no training to tell a blot from noise.
-    card = replace(card, learning=LearnerSettings(dimensions=0), network=NetworkSettings(architecture="identity"))
+    card = replace(card, learning=PldaSettings(dimensions=0), network=NetworkSettings(architecture="identity"))
     learner = build_learner(card)
     state = learner.state_dict()
     state["within_logit"][:] = -3.0

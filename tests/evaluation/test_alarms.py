@@ -16,7 +16,8 @@ from fewone.checkpoints import ModelSpec, build_learner, save_calibration, save_
 from fewone.episodes import EvaluationPlan, Examples, InputScaling, RowPool, Store, Task
 from fewone.errors import FewoneError
 from fewone.evaluation.alarms import UnitAlarms, measure_alarms
-from fewone.learners import LearnerSettings, Scorer
+from fewone.experiments import default_experiment
+from fewone.learners import PldaSettings, Scorer
 from fewone.networks import NetworkSettings
 from fewone.results import Alarms, Provenance, Versions, bootstrap, read_results, write_records
 from fewone.sampling import EpisodeSampler
@@ -45,7 +46,7 @@ def test_the_shares_are_those_of_the_detector_with_the_same_rate_on_the_same_sup
 ) -> None:
     preparation = InputScaling(standardize=True)
     network = NetworkSettings(filters=(4,), norm="running")
-    card = ModelSpec("plda", LearnerSettings(dimensions=4), network, (1, LENGTH), preparation, 6, 1, "made", "", "{}")
+    card = ModelSpec("plda", PldaSettings(dimensions=4), network, (1, LENGTH), preparation, 6, 1, "made", "")
     learner = build_learner(card).eval()
     sampler = EpisodeSampler(6, 2, 1.0, preparation)
     calibration = calibrate([HeldOut(learner, make_recordings(4, seed=1))], sampler, sizes=(6,), adaptation_sets=2)
@@ -123,7 +124,7 @@ def test_a_bootstrap_over_units_is_as_wide_as_the_spread_of_means_and_stays_with
 
 def test_records_are_kept_beside_rows_and_read_back(tmp_path: Path) -> None:
     origin = Provenance("abc", "f00d", Versions("0", "3", "2", "2", "1"), "2026-01-01T00:00:00+00:00", 1.0, 1.0)
-    record = Alarms({"learner": "plda", "seed": 0}, origin, 5, "run", 0.05, ("a", "b"), (0.0, 0.1), (0.2, 0.3))
+    record = Alarms(default_experiment(), origin, 5, "run", 0.05, ("a", "b"), (0.0, 0.1), (0.2, 0.3))
     (path,) = write_records(tmp_path / "alarms", record)
     assert list(json.loads(path.read_text())["alarms"][0])[:3] == ["k", "level", "rate"]
     assert read_results(tmp_path / "alarms").alarms == (record,)

@@ -14,7 +14,7 @@ from fewone.episodes import EvaluationPlan, InputScaling, RowPool, Store, Task
 from fewone.evaluation.embedded import EmbeddedPool, Judged, embed_once
 from fewone.evaluation.protocol import evaluate, evaluate_twice, score_episodes
 from fewone.evaluation.selection import calibrate_over_tasks
-from fewone.learners import LEARNERS, LearnerSettings, MetaLearner
+from fewone.learners import LEARNERS, MetaLearner
 from fewone.networks import NetworkSettings
 from fewone.sampling import EpisodeSampler
 
@@ -43,7 +43,7 @@ def tasks() -> list[Task]:
 def build(name: str, norm: Literal["none", "support", "running"] = "running") -> MetaLearner:
     torch.manual_seed(0)
     norm = "none" if name == "maml" else norm
-    learning = LearnerSettings(inner_steps=1, flip_views=name == "plda", dimensions=8)
+    learning = LEARNERS[name].choose(inner_steps=1, flip_views=name == "plda", dimensions=8)
     return LEARNERS[name](learning, NetworkSettings(filters=(4, 4), norm=norm), SHAPE).eval()
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from fewone.baselines.no_support import build_no_support
+from fewone.baselines import BASELINES
 from fewone.episodes import EvaluationPlan, Examples, TaskSplits
 from fewone.errors import FewoneError
 from fewone.evaluation.balance import balance
 from fewone.evaluation.gradients import find_gradient, measure_cosines
-from fewone.learners import LEARNERS, LearnerSettings, MetaLearner
+from fewone.learners import LEARNERS, Algorithm
 from fewone.networks import Classifier, NetworkSettings
 from fewone.networks.settings import IdentityEmbedding
 from fewone.sampling import EpisodeSampler
@@ -38,7 +38,7 @@ def test_every_gradient_based_learner_has_a_cosine_and_is_left_as_it_was(
     name: str, norm: str, tiny_splits: TaskSplits
 ) -> None:
     network = NetworkSettings(filters=(4,), norm="support" if norm == "support" else "none")
-    learner = LEARNERS[name](LearnerSettings(inner_steps=1), network, (1, 16))
+    learner = LEARNERS[name](LEARNERS[name].choose(inner_steps=1), network, (1, 16))
     before = [tensor.clone() for tensor in learner.state_dict().values()]
     plan = EvaluationPlan(2, 3, 3)
     found = measure_cosines(learner, tiny_splits.test, plan, SAMPLER, seed=0)
@@ -51,7 +51,7 @@ def test_every_gradient_based_learner_has_a_cosine_and_is_left_as_it_was(
 
 
 def test_the_value_is_the_mean_over_adaptation_sets_of_the_cosine_over_all_parameters(tiny_splits: TaskSplits) -> None:
-    learner = LEARNERS["maml"](LearnerSettings(inner_steps=1), NetworkSettings(filters=(4,)), (1, 16))
+    learner = LEARNERS["maml"](LEARNERS["maml"].choose(inner_steps=1), NetworkSettings(filters=(4,)), (1, 16))
     classifier = learner.classifier
     assert isinstance(classifier, Classifier)
     plan = EvaluationPlan(3, 3, 3)
@@ -71,11 +71,11 @@ def test_the_value_is_the_mean_over_adaptation_sets_of_the_cosine_over_all_param
     assert found.values[0] == pytest.approx(sum(values) / 3, abs=1e-5)
 
 
-@pytest.mark.parametrize("build", [LEARNERS["plda"], build_no_support], ids=["plda", "no-support"])
+@pytest.mark.parametrize("entry", [LEARNERS["plda"], BASELINES["no-support"]], ids=["plda", "no-support"])
 def test_a_learner_without_an_initialisation_to_step_from_is_an_error(
-    build: Callable[..., MetaLearner], tiny_splits: TaskSplits
+    entry: Algorithm[Any], tiny_splits: TaskSplits
 ) -> None:
-    learner = build(LearnerSettings(), NetworkSettings(filters=(4,), norm="running"), (1, 16))
+    learner = entry(entry.choose(), NetworkSettings(filters=(4,), norm="running"), (1, 16))
     with pytest.raises(FewoneError, match="no cosine to measure"):
         measure_cosines(learner, tiny_splits.test, EvaluationPlan(1, 3, 3), SAMPLER, seed=0)
 

@@ -13,13 +13,11 @@ from fewone.errors import FewoneError
 from fewone.evaluation import evaluate
 from fewone.evaluation.selection import (
     calibrate_over_tasks,
-    is_trained,
     observe_batches,
     plan_validation,
     select_hyperparameter,
     spread,
 )
-from fewone.learners import LearnerSettings
 from fewone.networks import NetworkSettings
 from fewone.sampling import EpisodeSampler
 
@@ -73,16 +71,16 @@ def test_the_option_that_judges_validation_tasks_best_is_chosen() -> None:
 
 
 def test_a_learner_without_a_dial_is_left_alone_and_no_task_is_an_error() -> None:
-    knn = BASELINES["knn"](LearnerSettings(), NetworkSettings(), (1, 4))
+    knn = BASELINES["knn"](BASELINES["knn"].choose(), NetworkSettings(), (1, 4))
     assert select_hyperparameter(knn, make_tasks(2), SAMPLER, seed=0) is None
-    control = BASELINES["no-support"](LearnerSettings(), NetworkSettings(filters=(2,)), (1, 4))
+    control = BASELINES["no-support"](BASELINES["no-support"].choose(), NetworkSettings(filters=(2,)), (1, 4))
     assert select_hyperparameter(control, make_tasks(2), SAMPLER, seed=0) is None
     with pytest.raises(FewoneError, match="no validation task"):
         select_hyperparameter(ShallowLearner(RawFeatures(), Ball()), [], SAMPLER, seed=0)
 
 
 def test_the_svms_gamma_is_one_of_the_papers_and_kept_in_the_learner() -> None:
-    learner = BASELINES["oc-svm"](LearnerSettings(), NetworkSettings(), (1, 4))
+    learner = BASELINES["oc-svm"](BASELINES["oc-svm"].choose(), NetworkSettings(), (1, 4))
     gamma = select_hyperparameter(learner, make_tasks(3), SAMPLER, seed=0, episodes=6)
     assert gamma in [2.0**power for power in range(-10, 0)]
     assert learner.state_dict()["method.gamma"].item() == gamma
@@ -90,7 +88,7 @@ def test_the_svms_gamma_is_one_of_the_papers_and_kept_in_the_learner() -> None:
 
 @pytest.mark.parametrize("name", ["oc-svm", "knn", "mahalanobis"])
 def test_a_threshold_calibrated_over_other_tasks_beats_the_methods_own(name: str) -> None:
-    learner = BASELINES[name](LearnerSettings(), NetworkSettings(), (1, 4))
+    learner = BASELINES[name](BASELINES[name].choose(), NetworkSettings(), (1, 4))
     test, plan = make_tasks(4, first=100), EvaluationPlan(3, 20, 20)
     calibrated = calibrate_over_tasks(learner, make_tasks(6), make_tasks(2, first=50), SAMPLER, seed=0)
     own = evaluate(learner, test, plan, SAMPLER, seed=0).examples.summarize()
@@ -117,7 +115,7 @@ def test_training_tasks_join_the_calibration_only_where_nothing_was_trained() ->
     trained = Recording()
     learner = ShallowLearner(RawFeatures(), trained)
     learner.register_parameter("learned", nn.Parameter(torch.zeros(1)))
-    assert is_trained(learner)
+    assert learner.is_trained
     calibrate_over_tasks(learner, training, validation, SAMPLER, seed=0)
     assert trained.seen == {0, 1}
 
@@ -127,13 +125,13 @@ def test_only_learners_that_observe_are_shown_batches() -> None:
         raise AssertionError("a batch was drawn for a learner that observes nothing")
         yield
 
-    control = BASELINES["no-support"](LearnerSettings(), NetworkSettings(filters=(2,)), (1, 4))
+    control = BASELINES["no-support"](BASELINES["no-support"].choose(), NetworkSettings(filters=(2,)), (1, 4))
     observe_batches(control, refuse())
-    rocket = BASELINES["rocket-nn"](LearnerSettings(), NetworkSettings(kernels=8), (1, 32))
+    rocket = BASELINES["rocket-nn"](BASELINES["rocket-nn"].choose(), NetworkSettings(kernels=8), (1, 32))
     series = [Task("t", *(RowPool(Store(torch.randn(20, 1, 32)), torch.arange(20)) for _ in range(2)))]
     observe_batches(rocket, [SAMPLER.draw(series, 1, generator_for(0))])
     assert rocket.state_dict()["features.tasks"].item() == 1
-    assert not is_trained(rocket)
+    assert not rocket.is_trained
 
 
 def test_the_plan_fits_the_smallest_task_and_spreading_is_even() -> None:

@@ -8,7 +8,7 @@ import torch
 from fewone.episodes import Examples, RowPool, Store, Task
 from fewone.errors import FewoneError
 from fewone.evaluation.symmetry import find_product, measure_symmetry
-from fewone.learners import LEARNERS, LearnerSettings, MetaLearner
+from fewone.learners import LEARNERS, MetaLearner
 from fewone.networks import NetworkSettings
 from fewone.sampling import EpisodeSampler
 
@@ -18,7 +18,7 @@ SAMPLER = EpisodeSampler(4, 4)
 def build() -> MetaLearner:
     """Logistic regression: gradient (p - y) x and Hessian p (1 - p) x x', x with a 1 for the bias."""
     torch.manual_seed(0)
-    return LEARNERS["maml"](LearnerSettings(), NetworkSettings(architecture="identity"), (1, 3)).double()
+    return LEARNERS["maml"](LEARNERS["maml"].choose(), NetworkSettings(architecture="identity"), (1, 3)).double()
 
 
 def make_tasks(noise: float, count: int = 6) -> list[Task]:

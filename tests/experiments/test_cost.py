@@ -16,7 +16,7 @@ from fewone.results import Provenance, Row, UnitScores, Versions, write_records
 def judge(dataset: str, learner: str, cpu_seconds: float, when: str = "2026-01-01") -> Row:
     provenance = Provenance("abc", "f00d", Versions("0", "3", "2", "2", "1"), when, cpu_seconds, cpu_seconds)
     scores = UnitScores(("a", "b"), 2, *((0.5, 0.5),) * 7)
-    experiment = default_experiment(dataset, learner, 10).to_plain()
+    experiment = default_experiment(dataset, learner, 10)
     return Row(experiment, provenance, 10, 1.0, "test", "example", "own", scores)
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fewone.baselines import BASELINES
 from fewone.datasets import DATASETS
-from fewone.documents import DocumentError
+from fewone.documents import DocumentError, _read_limits
 from fewone.errors import FewoneError
+from fewone.experiment import Experiment
 from fewone.experiments import default_experiment, parse_experiment, read_experiment
-from fewone.experiments.experiment import LIMITS
+from fewone.experiments.check import check
 from fewone.learners import LEARNERS
 
 
@@ -116,20 +118,21 @@ def test_a_file_that_is_no_toml_or_is_not_there(tmp_path: Path) -> None:
 
 
 def numbers(value: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """The numbers without a limit in their annotation."""
     found = []
-    for field in fields(value):
-        inner = getattr(value, field.name)
+    for name, limit in _read_limits(type(value)).items():
+        inner = getattr(value, name)
         if is_dataclass(inner):
-            found += numbers(inner, (*path, field.name))
-        elif isinstance(inner, (int, float)) and not isinstance(inner, bool):
-            found.append((*path, field.name))
+            found += numbers(inner, (*path, name))
+        elif limit is None and isinstance(inner, (int, float)) and not isinstance(inner, bool):
+            found.append((*path, name))
     return found
 
 
 def test_every_number_of_an_experiment_has_its_limits() -> None:
-    experiment = default_experiment()
-    missing = [".".join(path) for path in numbers(experiment) if path not in LIMITS]
-    assert missing == []
+    for entry in (LEARNERS | BASELINES).values():
+        experiment = replace(default_experiment(), learning=entry.settings())
+        assert [".".join(path) for path in numbers(experiment)] == []
 
 
 def test_an_impossible_value_is_refused_in_python_too() -> None:
@@ -145,12 +148,26 @@ def test_toml_of_an_experiment_is_plain_toml() -> None:
     assert parse_experiment(table) == default_experiment("sts-sine")
 
 
-def test_a_dataset_without_a_recipe_and_a_learner_of_unknown_form_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(DATASETS, "photographs", DATASETS["cifar-fs"])
-    for learner in ("oc-maml", "plda"):
-        with pytest.raises(FewoneError, match="no recipe says how to train"):
-            default_experiment("photographs", learner)
-    monkeypatch.setitem(LEARNERS, "mine", LEARNERS["maml"])
-    with pytest.raises(FewoneError, match="whether mine has a class-balanced form"):
-        default_experiment("sts-sine", "mine")
-    assert default_experiment("sts-sine", "oc-mine").normal_share == 1.0
+def test_a_name_of_version_0_1_is_read_and_what_was_another_learners_setting_is_dropped() -> None:
+    table = default_experiment("sts-sine", "oc-maml").to_plain()
+    table["learning"] |= {"nu": 0.3, "dimensions": 5, "precision": "bfloat16", "training_tasks": 7}
+    assert Experiment.read(table) == default_experiment("sts-sine", "oc-maml")
+    with pytest.raises(DocumentError, match=r"learning\.inner_stps: there is no such key"):
+        Experiment.read({**table, "learning": {"inner_stps": 3}})
+
+
+def test_an_experiment_of_a_learner_that_is_not_registered_here_is_shown_as_it_is() -> None:
+    table = {**default_experiment("sts-sine", "oc-maml").to_plain(), "learner": "theirs", "learning": {"knob": 3}}
+    found = Experiment.read(table)
+    assert found.to_plain() == table
+    with pytest.raises(DocumentError, match="no learner is called 'theirs'"):
+        check(found)
+
+
+def test_there_is_one_notion_of_sameness() -> None:
+    first = default_experiment("sts-sine", "oc-maml")
+    longer = replace(first, training=replace(first.training, minutes=3.0))
+    assert first.key() != longer.key()
+    assert first.key(["training.minutes"]) == longer.key(["training.minutes"])
+    assert first.identify() != longer.identify()
+    assert Experiment.read(first.to_plain()).key() == first.key()

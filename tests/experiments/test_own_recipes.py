@@ -9,12 +9,12 @@ from fewone.datasets import DATASETS
 from fewone.episodes import Examples
 from fewone.errors import FewoneError
 from fewone.experiments.defaults import default_experiment
-from fewone.experiments.own_recipes import OWN, RECIPES, find_own_recipe
+from fewone.experiments.own_recipes import RECIPES, find_own_recipe
 from fewone.learners import LEARNERS
 
 
 @pytest.mark.parametrize("family", [name for name, dataset in DATASETS.items() if dataset.shape is not None])
-@pytest.mark.parametrize("algorithm", OWN)
+@pytest.mark.parametrize("algorithm", [name for name, entry in LEARNERS.items() if entry.own])
 def test_every_dataset_has_a_recipe_that_builds(algorithm: str, family: str) -> None:
     shape = DATASETS[family].shape
     assert shape is not None

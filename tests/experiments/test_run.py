@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from fewone.algorithms import find_algorithm
 from fewone.calibration import CalibrationMap, HeldOut, calibrate
 from fewone.checkpoints import load_learner
 from fewone.episodes import TaskSplits
@@ -23,7 +24,9 @@ def small(learner: str, dataset: str = "sts-sawtooth") -> Experiment:
     return replace(
         experiment,
         network=replace(experiment.network, architecture="conv", filters=(4,), norm=norm, front_end="none"),
-        learning=replace(experiment.learning, inner_steps=1, batch="episodes"),
+        learning=find_algorithm(experiment.algorithm).choose(
+            **{**vars(experiment.learning), "inner_steps": 1, "batch": "episodes"}
+        ),
         training=replace(
             experiment.training, iterations=2, meta_batch=2, query_size=4, validate_every=1, validation_episodes=2
         ),

@@ -53,7 +53,7 @@ def test_what_is_done_is_skipped(tmp_path: Path, capsys: pytest.CaptureFixture[s
     grid = write(tmp_path, QUICK)
     assert main(words(tmp_path, grid)) == 0
     rows = read_results(tmp_path / "results" / "grid").rows
-    assert {row.experiment["learner"] for row in rows} == {"max-diff", "energy"}
+    assert {row.experiment.learner for row in rows} == {"max-diff", "energy"}
     assert {row.threshold for row in rows} == {"own", "calibrated"}
     assert main(words(tmp_path, grid)) == 0
     assert "2 done, 0 to run" in capsys.readouterr().out
@@ -67,9 +67,9 @@ def test_a_job_that_fails_is_recorded_and_the_others_go_on(
     grid = write(tmp_path, QUICK + '\n[[experiments]]\ndataset = "mt-mnist/0"\nlearner = "knn"\nk = 2\n')
     assert main(words(tmp_path, grid)) == 1
     reading = read_results(tmp_path / "results" / "grid")
-    assert {row.experiment["learner"] for row in reading.rows} == {"max-diff", "energy"}
+    assert {row.experiment.learner for row in reading.rows} == {"max-diff", "energy"}
     (failure,) = reading.failures
-    assert failure.experiment["dataset"] == "mt-mnist/0"
+    assert failure.experiment.dataset == "mt-mnist/0"
     assert "\n" not in failure.error
     assert "1 of 3 jobs failed" in capsys.readouterr().out
 
@@ -115,7 +115,7 @@ def test_a_job_whose_process_dies_twice_is_given_up_and_the_others_are_done(tmp_
         output, _ = process.communicate(timeout=120)
     assert process.returncode == 1, output
     reading = read_results(results)
-    assert {row.experiment["learner"] for row in reading.rows} == {"max-diff", "energy"}
+    assert {row.experiment.learner for row in reading.rows} == {"max-diff", "energy"}
     assert "died 2 times" in reading.failures[0].error
 
 

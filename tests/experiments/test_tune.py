@@ -50,14 +50,14 @@ def test_a_search_halves_keeps_its_trials_and_writes_a_choice_that_tables_read(
     words = ["tune", str(write_experiment(tmp_path)), *searched, "--results", str(tmp_path / "results")]
     assert main(words) == 0
     trials = read_results(tmp_path / "results").trainings
-    tried = {(t.experiment["learning"]["inner_rate"], t.experiment["learning"]["inner_steps"]) for t in trials}  # type: ignore[index, call-overload]
+    tried = {(t.experiment.learning.inner_rate, t.experiment.learning.inner_steps) for t in trials}  # type: ignore[attr-defined]
     assert len(trials) == len(tried) == 12, "every pair of the grid once"
     lengths = [len(trial.history) for trial in trials]
     assert set(lengths) == {1, 3} and lengths.count(1) > lengths.count(3), "most were stopped at the first rung"
-    assert {(t.experiment["test_normal_share"], t.experiment["normal_share"]) for t in trials} == {(1.0, 0.5)}
+    assert {(t.experiment.test_normal_share, t.experiment.normal_share) for t in trials} == {(1.0, 0.5)}
     choice = read_experiment(tmp_path / "chosen" / "sts-sine.maml.K2.toml")
     best = min((t for t in trials if len(t.history) == 3), key=lambda t: min(point.loss for point in t.history))
-    assert choice.to_plain() == best.experiment
+    assert choice == best.experiment
     grid = tmp_path / "grid.toml"
     grid.write_text('[[experiments]]\ndataset = "sts-sine"\nlearner = "maml"\nk = 2\nchosen = "chosen"\n')
     (experiment,) = read_grid(grid).experiments

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fewone.episodes import Episodes, Examples, RowPool, Store, Task, generator_for
-from fewone.learners import LEARNERS, LearnerSettings, MetaLearner
+from fewone.learners import LEARNERS, MetaLearner
 from fewone.networks import NetworkSettings
 
 MakeEpisodes = Callable[..., Episodes]
@@ -75,7 +75,7 @@ def make_learner() -> MakeLearner:
     ) -> MetaLearner:
         torch.manual_seed(seed)
         network = NetworkSettings(filters=filters, kernel=3, norm=norm, norm_place=norm_place, halving=halving)
-        settings = LearnerSettings(
+        settings = LEARNERS[name].choose(
             inner_rate=rate,
             inner_steps=steps,
             learn_rates=learn_rates,

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fewone.episodes import ClassBatch, Episodes, Examples
 from fewone.errors import FewoneError
-from fewone.learners import LEARNERS, LearnerSettings
+from fewone.learners import LEARNERS, ContrastSettings
 from fewone.learners.contrast import GAIN, Contrast, ContrastScorer, PooledDeviation, Support, nearest
 from fewone.networks import NetworkSettings
 
@@ -23,7 +23,7 @@ SPECTRAL = replace(NETWORK, front_end="log-spectrogram", window=8, hop=4, bands=
 
 def build(network: NetworkSettings = NETWORK, seed: int = 0, **changes: object) -> Contrast:
     torch.manual_seed(seed)
-    settings = replace(LearnerSettings(dimensions=4, random_kernels=8), **changes)  # type: ignore[arg-type]
+    settings = replace(ContrastSettings(dimensions=4, random_kernels=8), **changes)  # type: ignore[arg-type]
     learner = LEARNERS["contrast"](settings, network, SHAPE)
     assert isinstance(learner, Contrast)
     return learner.eval()
@@ -187,6 +187,6 @@ def test_a_scorer_exports(tmp_path: Path) -> None:
 
 def test_wrong_use_is_told() -> None:
     with pytest.raises(FewoneError, match='"running" or "none"'):
-        LEARNERS["contrast"](LearnerSettings(), replace(NETWORK, norm="support"), SHAPE)
+        LEARNERS["contrast"](LEARNERS["contrast"].choose(), replace(NETWORK, norm="support"), SHAPE)
     with pytest.raises(FewoneError, match="episodes"):
         build().accumulate_gradient(ClassBatch(noise(2, 3, *SHAPE), torch.arange(2)))

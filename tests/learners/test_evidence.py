@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fewone.episodes import Examples
 from fewone.errors import FewoneError
-from fewone.learners import LEARNERS, LearnerSettings
+from fewone.learners import LEARNERS
 from fewone.learners import evidence_kinds as kinds_module
 from fewone.learners.evidence import Evidence, log_tail
 from fewone.learners.evidence_kinds import EvidenceKind, Features, View
@@ -23,7 +23,7 @@ LIGHT = ("raw", "shape", "level", "movement")
 
 
 def build(*kinds: str) -> Evidence:
-    learner = LEARNERS["evidence"](LearnerSettings(evidence=kinds), NetworkSettings(), (0, 0))
+    learner = LEARNERS["evidence"](LEARNERS["evidence"].choose(evidence=kinds), NetworkSettings(), (0, 0))
     assert isinstance(learner, Evidence)
     return learner.eval()
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from fewone.conv_adjoint import convolution, derivatives
 from fewone.conv_adjoint.derivatives import logit_gradient
 from fewone.errors import FewoneError
-from fewone.learners import LEARNERS, Anil, LearnerSettings, Maml, MetaSgd, Reptile, task_groups
+from fewone.learners import LEARNERS, Anil, Maml, MetaSgd, Reptile, task_groups
 from fewone.learners.adjoint import AdjointLoop
 from fewone.learners.inner_loop import AutogradLoop, inner_loop_of
 from fewone.networks import (
@@ -180,7 +180,7 @@ def test_any_other_network_can_be_learned_with(make, make_episodes):
 @pytest.mark.parametrize("name", ["maml", "fomaml", "anil", "foanil", "metasgd", "reptile"])
 def test_running_averages_are_refused(name):
     with pytest.raises(FewoneError, match="running"):
-        LEARNERS[name](LearnerSettings(), NetworkSettings(norm="running"), (1, 32, 32))
+        LEARNERS[name](LEARNERS[name].choose(), NetworkSettings(norm="running"), (1, 32, 32))
 
 
 def test_the_logits_gradient_does_not_cancel_in_single_precision():

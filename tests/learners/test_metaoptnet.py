@@ -15,16 +15,16 @@ from fewone.episodes import Episodes, Examples, TaskSplits, generator_for
 from fewone.errors import FewoneError
 from fewone.evaluation.protocol import evaluate
 from fewone.evaluation.selection import plan_validation, select_hyperparameter
-from fewone.learners import LEARNERS, LearnerSettings, MetaLearner
+from fewone.learners import LEARNERS, MetaLearner, MetaOptNetSettings
 from fewone.learners.metaoptnet import NUS, Kernel, Machine
 from fewone.networks import NetworkSettings
 from fewone.sampling import EpisodeSampler
 
-SETTINGS = LearnerSettings(nu=0.3, penalty=0.5)
+SETTINGS = MetaOptNetSettings(nu=0.3, penalty=0.5)
 NETWORK = NetworkSettings(filters=(4, 4), norm="running")
 
 
-def build(settings: LearnerSettings = SETTINGS, network: NetworkSettings = NETWORK, seed: int = 0) -> MetaLearner:
+def build(settings: MetaOptNetSettings = SETTINGS, network: NetworkSettings = NETWORK, seed: int = 0) -> MetaLearner:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return LEARNERS["metaoptnet"](settings, network, (1, 16))
@@ -119,7 +119,7 @@ def test_a_query_far_from_the_normals_scores_higher(kernel: str) -> None:
 def test_meta_gradient_reaches_every_parameter_and_agrees_with_finite_differences(
     tiny_splits: TaskSplits, kernel: str, normal_share: float, norm: str, slopes_of: Callable
 ) -> None:
-    settings = LearnerSettings(nu=0.3, penalty=0.5, kernel=kernel)  # type: ignore[arg-type]
+    settings = MetaOptNetSettings(nu=0.3, penalty=0.5, kernel=kernel)  # type: ignore[arg-type]
     learner = build(settings, NetworkSettings(filters=(4, 4), norm=norm)).double()  # type: ignore[arg-type]
     slopes = slopes_of(learner, draw_episodes(tiny_splits, normal_share))
     assert slopes.keys() == dict(learner.named_parameters()).keys()
@@ -159,7 +159,7 @@ def test_one_example_and_equal_examples_can_be_a_support(tiny_splits: TaskSplits
 
 
 def test_training_one_class_beats_the_initialisation(tiny_splits: TaskSplits) -> None:
-    learner = build(LearnerSettings(), NetworkSettings(filters=(32, 32), norm="running"))
+    learner = build(MetaOptNetSettings(), NetworkSettings(filters=(32, 32), norm="running"))
     optimizer = torch.optim.Adam(learner.parameters(), 0.003)
     before = measure_accuracy(learner, tiny_splits)
     start = copy.deepcopy(dict(learner.named_parameters()))
@@ -182,28 +182,30 @@ def measure_accuracy(learner: MetaLearner, splits: TaskSplits) -> float:
     return float(torch.stack(right).float().mean())
 
 
-@pytest.mark.parametrize("settings", [LearnerSettings(nu=0.0), LearnerSettings(nu=1.5), LearnerSettings(penalty=0.0)])
-def test_settings_without_meaning_are_refused(settings: LearnerSettings) -> None:
+@pytest.mark.parametrize(
+    "settings", [MetaOptNetSettings(nu=0.0), MetaOptNetSettings(nu=1.5), MetaOptNetSettings(penalty=0.0)]
+)
+def test_settings_without_meaning_are_refused(settings: MetaOptNetSettings) -> None:
     with pytest.raises(FewoneError, match=r"nu is|penalty is"):
         build(settings)
 
 
 @pytest.mark.parametrize("kernel", ["linear", "cosine", "rbf"])
 def test_nu_is_chosen_on_validation_tasks_and_saved_with_the_learner(kernel: str, tiny_splits: TaskSplits) -> None:
-    learner = build(LearnerSettings(nu=0.3, kernel=kernel))  # type: ignore[arg-type]
+    learner = build(MetaOptNetSettings(nu=0.3, kernel=kernel))  # type: ignore[arg-type]
     sampler = EpisodeSampler(6, 8, 1.0, tiny_splits.preparation)
     before = learner.state_dict()["share.nu"].item()
     chosen = select_hyperparameter(learner, tiny_splits.validation, sampler, seed=0)
     assert before == 0.3 and chosen in NUS
 
     def judge(nu: float) -> tuple[float, float]:
-        other = build(LearnerSettings(nu=nu, kernel=kernel))  # type: ignore[arg-type]
+        other = build(MetaOptNetSettings(nu=nu, kernel=kernel))  # type: ignore[arg-type]
         plan = plan_validation(tiny_splits.validation, sampler, sets=60 // len(tiny_splits.validation))
         found = evaluate(other, tiny_splits.validation, plan, sampler, 0).examples.summarize()
         return found.accuracy.mean, found.auroc.mean
 
     assert judge(chosen) == max(map(judge, NUS))
-    again = build(LearnerSettings(nu=0.3, kernel=kernel))  # type: ignore[arg-type]
+    again = build(MetaOptNetSettings(nu=0.3, kernel=kernel))  # type: ignore[arg-type]
     again.load_state_dict(learner.state_dict())
     episodes = draw_episodes(tiny_splits)
     scores = learner.adapt(episodes.support)(episodes.query.inputs)
@@ -221,7 +223,7 @@ def test_the_cosine_kernel_does_not_see_how_large_a_feature_is() -> None:
 
 def test_a_narrow_resnet12_serves_as_embedding() -> None:
     network = NetworkSettings(architecture="resnet12", filters=(4, 8, 8, 16), norm="running")
-    learner = LEARNERS["metaoptnet"](LearnerSettings(kernel="cosine"), network, (3, 32, 32))
+    learner = LEARNERS["metaoptnet"](LEARNERS["metaoptnet"].choose(kernel="cosine"), network, (3, 32, 32))
     assert sum(parameter.numel() for parameter in learner.parameters()) < 20_000
     support = Examples.of(torch.randn(2, 4, 3, 32, 32), torch.zeros(2, 4))
     assert learner.adapt(support)(torch.randn(2, 3, 3, 32, 32)).shape == (2, 3)

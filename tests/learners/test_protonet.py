@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fewone.episodes import Episodes, Examples, TaskSplits, generator_for
-from fewone.learners import LEARNERS, LearnerSettings, query_loss
+from fewone.learners import LEARNERS, query_loss
 from fewone.learners.protonet import ProtoNet, compare_distances, find_prototypes
 from fewone.networks import NetworkSettings
 from fewone.sampling import EpisodeSampler
@@ -22,7 +22,7 @@ NORMS = ["none", "support", "running"]
 def build(network: NetworkSettings = NETWORK) -> ProtoNet:
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        learner = LEARNERS["protonet"](LearnerSettings(), network, (1, 16))
+        learner = LEARNERS["protonet"](LEARNERS["protonet"].choose(), network, (1, 16))
     assert isinstance(learner, ProtoNet)
     return learner
 

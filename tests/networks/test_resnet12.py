@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from fewone.episodes import Episodes, Examples
 from fewone.errors import FewoneError
-from fewone.learners import LEARNERS, LearnerSettings
+from fewone.learners import LEARNERS
 from fewone.networks import NetworkSettings, build_embedding
 from fewone.networks.resnet12 import ResNet12, drop_squares
 
@@ -114,7 +114,7 @@ def test_a_restored_network_drops_the_same_as_one_that_was_never_interrupted() -
 @pytest.mark.parametrize("learner_name", ["metaoptnet", "protonet"])
 def test_an_embedding_learner_takes_a_training_step_on_it_and_judges_without_dropping(learner_name: str) -> None:
     settings = NetworkSettings("resnet12", TINY, norm="running", drop_rate=0.1, drop_block=2)
-    learner = LEARNERS[learner_name](LearnerSettings(), settings, (3, 32, 32))
+    learner = LEARNERS[learner_name](LEARNERS[learner_name].choose(), settings, (3, 32, 32))
     inputs = draw_images(2, 9, 3, 32, 32)
     labels = torch.tensor([0.0, 0, 1, 1]).expand(2, 4)
     episodes = Episodes(

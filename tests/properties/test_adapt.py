@@ -11,14 +11,14 @@ from torch import Tensor
 from fewone.baselines import BASELINES
 from fewone.episodes import ClassBatch, Episodes, Examples, RowPool, Store, Task, TaskSplits, generator_for
 from fewone.errors import FewoneError
-from fewone.learners import LEARNERS, LearnerSettings, MetaLearner, query_loss
+from fewone.learners import LEARNERS, MetaLearner, query_loss
 from fewone.networks import NetworkSettings
 from fewone.sampling import EpisodeSampler
 
 SERIES, IMAGE = (2, 32), (1, 8, 8)
 ALGORITHMS = LEARNERS | BASELINES
-GRADIENT_BASED = ("maml", "fomaml", "anil", "foanil", "metasgd", "reptile")
-FOR_SERIES = ("evidence", "max-diff", "energy", "log-fft-nn", "rocket-nn")
+GRADIENT_BASED = tuple(name for name, entry in ALGORITHMS.items() if entry.gradient_based)
+FOR_SERIES = ("evidence", *(name for name, entry in ALGORITHMS.items() if entry.series_only))
 FITTED = tuple(name for name in BASELINES if name not in ("fb", "mtl", "mtl-all-layers", "no-support"))
 """They fit the normals of each support and have no use for known anomalies."""
 UNTRAINED = tuple(name for name in FITTED if "+" not in name)
@@ -44,9 +44,9 @@ everything = pytest.mark.parametrize(("name", "norm", "shape"), CASES, ids=lambd
 
 def build(name: str, norm: str, shape: tuple[int, ...]) -> MetaLearner:
     torch.manual_seed(0)
-    settings = LearnerSettings(inner_rate=0.1, inner_steps=3, dimensions=8, training_tasks=3, random_kernels=0)
+    settings = ALGORITHMS[name].choose(inner_rate=0.1, inner_steps=3, dimensions=8)
     network = NetworkSettings(filters=(8, 8), norm=norm, kernels=32)  # type: ignore[arg-type]
-    return ALGORITHMS[name](settings, network, shape).eval()
+    return ALGORITHMS[name](settings, network, shape, training_tasks=3).eval()
 
 
 def draw(shape: tuple[int, ...], support: int = 6, query: int = 8, tasks: int = 3, anomalies: int = 0) -> Episodes:

@@ -39,8 +39,9 @@ def judge(
     **changes: dict[str, Any],
 ) -> Row:
     """A row whose settings are the paper's but for the changes, part by part."""
-    plain = default_experiment(dataset, learner, k, seed).to_plain()
-    experiment = {**plain, **{part: {**plain[part], **settings} for part, settings in changes.items()}}
+    usual = default_experiment(dataset, learner, k, seed)
+    parts = {part: replace(getattr(usual, part), **settings) for part, settings in changes.items()}
+    experiment = replace(usual, **parts)
     values = tuple(accuracy + 0.01 * (unit - (units - 1) / 2) for unit in range(units))
     scores = UnitScores(tuple(f"task {unit}" for unit in range(units)), 30, *(values,) * 7)
     return Row(experiment, PROVENANCE, k, share, "test", "example", "own", scores)
@@ -128,7 +129,7 @@ def test_fb_that_learned_contradicting_labels_fills_no_cell(tmp_path: Path) -> N
 
 def test_a_row_at_a_further_k_finds_its_training(tmp_path: Path) -> None:
     trained = judge("oc-maml", 0.9)
-    further = replace(trained, experiment={**trained.experiment, "further_k": [2]}, k=2)
+    further = replace(trained, experiment=replace(trained.experiment, further_k=(2,)), k=2)
     other = judge("oc-maml", 0.7, k=2)
     write_records(tmp_path / "a", further, train(further, 0.1), other, train(other, 0.2))
     cell = main_cell(tmp_path, column="sts-sawtooth, K=2")

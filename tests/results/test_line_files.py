@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from fewone.errors import FewoneError
+from fewone.experiment import Experiment
 from fewone.results import read_results, write_records
 from fewone.results.__main__ import main
 
@@ -25,6 +26,7 @@ ORIGIN = {
 def make_line(kind: str = "row", **experiment: Any) -> dict[str, Any]:
     """A line as version 0.1 wrote it: the experiment of a row has the K that it was judged at."""
     whole = {"dataset": "omniglot", "learner": "plda", "k": 10, "seed": 0, "test_normal_share": 1.0, "further_k": []}
+    whole["normal_share"] = 1.0
     line = {"kind": kind, "experiment": {**whole, **experiment}, "seed": experiment.get("seed", 0), "origin": ORIGIN}
     match kind:
         case "row":
@@ -64,7 +66,7 @@ def test_a_row_at_a_further_k_finds_its_training(tmp_path: Path) -> None:
     lines = [make_line(k=k, further_k=[2, 5]) for k in (10, 2, 5)]
     lines += [make_line(k=k, further_k=[2, 5], seed=1) for k in (10, 2)]
     found = read_results(write(tmp_path / "a.jsonl", *lines))
-    assert [(row.k, row.experiment["k"], row.seed) for row in found.rows] == [
+    assert [(row.k, row.experiment.k, row.seed) for row in found.rows] == [
         (10, 10, 0),
         (2, 10, 0),
         (5, 10, 0),
@@ -79,15 +81,15 @@ def test_a_row_judged_later_at_other_k_and_shares_finds_its_training(tmp_path: P
     later = [make_line(k=20, further_k=[20]), make_line(test_normal_share=0.5)]
     rows = read_results(write(tmp_path / "a.jsonl", *later, training)).rows
     assert [(row.k, row.normal_share) for row in rows] == [(20, 1.0), (10, 0.5)]
-    assert all(row.experiment == training["experiment"] for row in rows)
+    assert all(row.experiment == Experiment.read(training["experiment"]) for row in rows)
 
 
 def test_trainings_at_two_k_stay_two(tmp_path: Path) -> None:
     lines = [make_line(kind, k=k) for k in (2, 10) for kind in ("row", "training")]
     found = read_results(write(tmp_path / "a.jsonl", *lines))
-    assert [(row.k, row.experiment["k"]) for row in found.rows] == [(2, 2), (10, 10)]
+    assert [(row.k, row.experiment.k) for row in found.rows] == [(2, 2), (10, 10)]
     untrained = read_results(write(tmp_path / "b.jsonl", *(make_line(k=k) for k in (2, 10)))).rows
-    assert [(row.k, row.experiment["k"]) for row in untrained] == [(2, 2), (10, 10)]
+    assert [(row.k, row.experiment.k) for row in untrained] == [(2, 2), (10, 10)]
 
 
 @pytest.mark.parametrize("kept", [1, 40, 300])

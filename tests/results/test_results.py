@@ -15,6 +15,8 @@ from scipy import stats
 
 from fewone.errors import FewoneError
 from fewone.evaluation import METRICS
+from fewone.experiment import Experiment
+from fewone.experiments import default_experiment
 from fewone.results import (
     Alarms,
     Cosine,
@@ -46,8 +48,8 @@ def make_scores(seed: int, units: int = 6) -> UnitScores:
     return UnitScores(tuple(f"unit-{number}" for number in range(units)), 12, *map(tuple, columns))
 
 
-def make_experiment(seed: int = 0, **more: Any) -> dict[str, Any]:
-    return {"dataset": "mt-mnist/0", "learner": "maml", "k": 10, "seed": seed, **more}
+def make_experiment(seed: int = 0, **more: Any) -> Experiment:
+    return replace(default_experiment("mt-mnist/0", "maml", 10, seed), **more)
 
 
 def make_row(seed: int = 0, **more: Any) -> Row:
@@ -219,7 +221,7 @@ def test_a_torn_file_and_a_missing_one_are_errors(tmp_path: Path) -> None:
 
 def test_a_value_that_json_cannot_hold_writes_nothing(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="JSON"):
-        write_records(tmp_path, make_row(0), make_row(1, rate=float("nan")))
+        write_records(tmp_path, make_row(0), replace(make_row(1), normal_share=float("nan")))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -10,7 +10,7 @@ import torch
 
 from fewone.episodes import ClassBatch, Episodes, Examples
 from fewone.errors import FewoneError
-from fewone.learners import LEARNERS, LearnerSettings
+from fewone.learners import LEARNERS
 from fewone.networks import NetworkSettings
 from fewone.training.shards import accumulate_in_shards, split_batch
 from fewone.workers import ALONE
@@ -57,7 +57,7 @@ def make_batch(learner):
 def make_learner(name):
     torch.manual_seed(0)
     norm = "running" if name in ("protonet", "metaoptnet", "plda", "contrast") else "support"
-    settings = LearnerSettings(inner_steps=2, inner_rate=0.05, training_tasks=8, dimensions=4, random_kernels=8)
+    settings = LEARNERS[name].choose(inner_steps=2, inner_rate=0.05, dimensions=4, random_kernels=8)
     return LEARNERS[name](settings, NetworkSettings(filters=(4, 4), kernel=3, norm=norm), SHAPE)
 
 

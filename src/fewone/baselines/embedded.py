@@ -14,6 +14,8 @@ from fewone.learners import MetaLearner
 class EmbeddedShallow(MetaLearner):
     """Trained as its trunk is, adapted as its method is."""
 
+    fits_supports = True
+
     def __init__(self, trunk: FineTuned | MultiTask, method: Method) -> None:
         super().__init__()
         self.batch = trunk.batch

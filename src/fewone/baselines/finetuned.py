@@ -7,7 +7,7 @@ anomalies are two classes. At test a new sigmoid head, all layers adapted.
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -15,9 +15,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fewone.baselines.shallow import Features, Hyperparameter
+from fewone.documents import Count, NotNegative
 from fewone.episodes import ANOMALOUS, ClassBatch, Episodes, Examples
 from fewone.errors import FewoneError
-from fewone.learners import LearnerSettings, MetaLearner, Scorer, snapshot
+from fewone.learners import DataFacts, LearnerSettings, MetaLearner, Scorer, snapshot
 from fewone.learners.inner_loop import inner_loop_of
 from fewone.learners.inner_rates import FixedRates
 from fewone.networks import Classifier, Embedding, NetworkSettings, build_embedding
@@ -108,14 +109,27 @@ def build_shared_embedding(network: NetworkSettings, shape: tuple[int, ...]) -> 
     return build_embedding(replace(network, norm="running") if network.norm == "support" else network, shape)
 
 
+@dataclass(frozen=True)
+class FineTunedSettings(LearnerSettings):
+    """inner_rate: of the fine-tuning on the support. inner_steps: where the choice of their number begins.
+
+    batch: a softmax over the classes of all tasks (where another task's normals are anomalies), or episodes, of which
+    normals and anomalies are two classes each.
+    """
+
+    inner_rate: NotNegative = 0.01
+    inner_steps: Count = 5
+    batch: Literal["episodes", "classes"] = "episodes"
+
+
 class FineTuned(MetaLearner):
     """The fine-tune baseline."""
 
-    def __init__(self, settings: LearnerSettings, embedding: Embedding) -> None:
+    def __init__(self, settings: FineTunedSettings, embedding: Embedding, training_tasks: int) -> None:
         super().__init__()
         self.batch = settings.batch
         self.embedding = embedding
-        classes = settings.training_tasks * (1 if settings.batch == "classes" else 2)
+        classes = training_tasks * (1 if settings.batch == "classes" else 2)
         self.classes = nn.Linear(embedding.width, max(1, classes))
         self.tuning = FineTuning(embedding.width, settings.inner_rate, settings.inner_steps, layers="all")
 
@@ -129,9 +143,7 @@ class FineTuned(MetaLearner):
     def accumulate_gradient(self, batch: Episodes | ClassBatch) -> Tensor:
         inputs, truth, weights = label_classes(batch)
         if int(truth.max()) >= self.classes.out_features:
-            raise FewoneError(
-                f"fb: class {int(truth.max())} of {self.classes.out_features}; set training_tasks to their number"
-            )
+            raise FewoneError(f"fb: class {int(truth.max())} of {self.classes.out_features}; build it for their number")
         features, _ = self.embedding(inputs)
         losses = F.cross_entropy(self.classes(features), truth, reduction="none")
         loss = (losses * weights).sum()
@@ -154,5 +166,5 @@ def label_classes(batch: Episodes | ClassBatch) -> tuple[Tensor, Tensor, Tensor]
     return inputs.flatten(0, 1), truth.flatten(), (weights / weights.sum()).flatten()
 
 
-def build_fb(settings: LearnerSettings, network: NetworkSettings, shape: tuple[int, ...]) -> FineTuned:
-    return FineTuned(settings, build_shared_embedding(network, shape))
+def build_fb(settings: FineTunedSettings, network: NetworkSettings, facts: DataFacts) -> FineTuned:
+    return FineTuned(settings, build_shared_embedding(network, facts.shape), facts.training_tasks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -11,9 +12,10 @@ from torch import Tensor, nn
 
 from fewone.baselines.finetuned import FineTuning, build_shared_embedding
 from fewone.baselines.shallow import Hyperparameter
+from fewone.documents import Count, NotNegative, Positive
 from fewone.episodes import ClassBatch, Episodes, Examples
 from fewone.errors import FewoneError
-from fewone.learners import LearnerSettings, MetaLearner, Scorer, query_loss
+from fewone.learners import DataFacts, LearnerSettings, MetaLearner, Scorer, query_loss
 from fewone.networks import Embedding, NetworkSettings
 
 
@@ -34,13 +36,27 @@ class TaskHeads(nn.Module):
         return (hidden @ self.weight[tasks] + self.bias[tasks]).squeeze(-1)
 
 
+@dataclass(frozen=True)
+class MultiTaskSettings(LearnerSettings):
+    """inner_rate: of the fine-tuning on the support. inner_steps: where the choice of their number begins.
+
+    head_width: the hidden layer of each training task's head.
+    """
+
+    inner_rate: NotNegative = 0.01
+    inner_steps: Count = 5
+    head_width: Positive = 16
+
+
 class MultiTask(MetaLearner):
     """layers: what is adapted at test, the new head (as in the paper) or everything (as in its code)."""
 
-    def __init__(self, settings: LearnerSettings, embedding: Embedding, layers: Literal["head", "all"]) -> None:
+    def __init__(
+        self, settings: MultiTaskSettings, embedding: Embedding, training_tasks: int, layers: Literal["head", "all"]
+    ) -> None:
         super().__init__()
         self.embedding = embedding
-        self.tasks = max(1, settings.training_tasks)
+        self.tasks = max(1, training_tasks)
         self.heads = TaskHeads(self.tasks, embedding.width, settings.head_width)
         self.tuning = FineTuning(embedding.width, settings.inner_rate, settings.inner_steps, layers)
 
@@ -55,7 +71,7 @@ class MultiTask(MetaLearner):
         assert isinstance(batch, Episodes) and batch.task_index is not None
         if int(batch.task_index.max()) >= self.tasks:
             raise FewoneError(
-                f"mtl: training task {int(batch.task_index.max())} of {self.tasks}; set training_tasks to their number"
+                f"mtl: training task {int(batch.task_index.max())} of {self.tasks}; build it for their number"
             )
         query = batch.query
         features, _ = self.embedding(query.inputs.flatten(0, 1))
@@ -65,9 +81,9 @@ class MultiTask(MetaLearner):
         return loss.detach()
 
 
-def build_mtl(settings: LearnerSettings, network: NetworkSettings, shape: tuple[int, ...]) -> MultiTask:
-    return MultiTask(settings, build_shared_embedding(network, shape), layers="head")
+def build_mtl(settings: MultiTaskSettings, network: NetworkSettings, facts: DataFacts) -> MultiTask:
+    return MultiTask(settings, build_shared_embedding(network, facts.shape), facts.training_tasks, layers="head")
 
 
-def build_mtl_all(settings: LearnerSettings, network: NetworkSettings, shape: tuple[int, ...]) -> MultiTask:
-    return MultiTask(settings, build_shared_embedding(network, shape), layers="all")
+def build_mtl_all(settings: MultiTaskSettings, network: NetworkSettings, facts: DataFacts) -> MultiTask:
+    return MultiTask(settings, build_shared_embedding(network, facts.shape), facts.training_tasks, layers="all")

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fewone.baselines.finetuned import build_shared_embedding
 from fewone.episodes import ClassBatch, Episodes, Examples
-from fewone.learners import LearnerSettings, MetaLearner, Scorer, query_loss, snapshot
+from fewone.learners import DataFacts, MetaLearner, NoSettings, Scorer, query_loss, snapshot
 from fewone.networks import Classifier, NetworkSettings
 
 
@@ -46,5 +46,5 @@ class NoSupport(MetaLearner):
         return loss.detach()
 
 
-def build_no_support(settings: LearnerSettings, network: NetworkSettings, shape: tuple[int, ...]) -> NoSupport:
-    return NoSupport(Classifier(build_shared_embedding(network, shape)))
+def build_no_support(settings: NoSettings, network: NetworkSettings, facts: DataFacts) -> NoSupport:
+    return NoSupport(Classifier(build_shared_embedding(network, facts.shape)))

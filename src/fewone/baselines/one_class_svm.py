@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-from sklearn.svm import OneClassSVM
 from torch import Tensor, nn
 
 from fewone.baselines.principal_components import fit_components
@@ -48,6 +47,8 @@ class OneClassSvm(Method):
         self.gamma.fill_(option)
 
     def fit(self, normals: Tensor) -> SupportVectors:
+        from sklearn.svm import OneClassSVM  # only on need: scikit-learn takes a second to import
+
         project = fit_components(normals)
         points = project(normals)
         gamma = float(self.gamma) or float(1 / (points.shape[1] * points.var(correction=0)).clamp_min(1e-12))

@@ -80,6 +80,8 @@ def fit_tasks(features: Features, method: Method, support: Examples) -> ShallowS
 class ShallowLearner(MetaLearner):
     """Features that need no training, and a method."""
 
+    fits_supports = True
+
     def __init__(self, features: Features, method: Method) -> None:
         super().__init__()
         self.features, self.method = features, method

@@ -93,7 +93,7 @@ def _look_at_cosine(console: Console, learner: MetaLearner, experiment: Experime
     )
     seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - started_cpu
     provenance = find_provenance(splits.fingerprint, seconds, cpu_seconds)
-    return Cosine(experiment.to_plain(), provenance, found.units, found.values)
+    return Cosine(experiment, provenance, found.units, found.values)
 
 
 def _look_at_theory(learner: MetaLearner, experiment: Experiment, splits: TaskSplits) -> list[Symmetry]:

@@ -14,7 +14,7 @@ from fewone.cli.options import parse_options
 from fewone.episodes import TaskSplits
 from fewone.errors import FewoneError
 from fewone.experiments import Experiment
-from fewone.experiments.run import evaluate_on_test, load_splits, measure_diagnostics, restore_experiment
+from fewone.experiments.run import evaluate_on_test, load_splits, measure_diagnostics
 from fewone.learners import MetaLearner
 from fewone.results import Interval, Row, Summary, warn_of_few, write_records
 from fewone.training.process import own_process
@@ -74,7 +74,7 @@ def describe_row(row: Row) -> str:
     experiment = row.experiment
     threshold = "its own threshold" if row.threshold == "own" else "a threshold calibrated over tasks"
     return (
-        f"{experiment['learner']} on {experiment['dataset']}, K={row.k}"
+        f"{experiment.learner} on {experiment.dataset}, K={row.k}"
         f" ({row.normal_share:.0%} normal), seed {row.seed}: {threshold},\n"
         f"each {row.level}, {row.summary.accuracy.units} independent test task(s), {row.scores.episodes} episodes"
     )
@@ -85,7 +85,9 @@ def open_trained(
 ) -> tuple[MetaLearner, Experiment, TaskSplits]:
     """A trained learner, its experiment, and the very data that it was trained on."""
     learner, card = load_learner(folder)
-    experiment = restore_experiment(card.experiment, folder)
+    experiment = card.experiment
+    if experiment is None:
+        raise FewoneError(f"{folder}: does not say by which experiment it was trained; give a folder of fewone train")
     own_process(threads or experiment.training.threads)
     splits = load_splits(experiment, data_dirs)
     if splits.fingerprint != card.fingerprint:

@@ -160,7 +160,9 @@ def share_work(chosen: Arguments) -> Arguments:
     if size < 1:
         raise FewoneError(f"--workers {size}: at least one worker is needed")
     training = chosen.experiment.training
-    most = training.classes // 2 if chosen.experiment.learning.batch == "classes" else training.meta_batch
+    most = (
+        training.classes // 2 if getattr(chosen.experiment.learning, "batch", "") == "classes" else training.meta_batch
+    )
     shards = training.shards or min(SHARDS, most)
     if size > shards:
         raise FewoneError(

@@ -10,8 +10,19 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
+from fewone.datasets.recipes import (
+    CIFAR_FS,
+    CNC,
+    DIGITS,
+    FC100,
+    FOLDER,
+    MINI_IMAGENET,
+    OMNIGLOT,
+    SERIES,
+    Recipe,
+)
 from fewone.datasets.sources import LoadOptions, Request, Source, default_data_dirs
 from fewone.episodes import TaskSplits
 from fewone.errors import FewoneError
@@ -21,21 +32,28 @@ Loader = Callable[[Request], TaskSplits]
 
 @dataclass(frozen=True)
 class Dataset:
-    """One line of the table. loader: "module:function" of this package, imported when it is called for.
+    """One line of the table. loader: a function, or "module:function" of this package, imported when it is called for.
 
+    recipe: how the paper's learners are trained on it; kind: which of the recipes of the library's own learners fit
+    where the dataset has none of its own name. exclusive_classes: another task's normals are anomalies.
     tasks: how many for training, validation and test (None: it depends on the variant or on the files).
     variants: what may follow the name after a slash; source: None where nothing is read from a data folder.
     known_copies: examples that the published files hold twice, in two splits (one photograph under two labels).
     """
 
-    loader: str
+    loader: str | Loader
     shape: tuple[int, ...] | None
     tasks: tuple[int, int, int] | None
+    recipe: Recipe
+    kind: Literal["series", "images", "folder"]
     variants: tuple[str, ...] = ()
     source: Source | None = None
     known_copies: int = 0
+    exclusive_classes: bool = False
 
     def load(self, request: Request) -> TaskSplits:
+        if callable(self.loader):
+            return self.loader(request)
         module, function = self.loader.split(":")
         return cast(Loader, getattr(import_module(f"fewone.datasets.{module}"), function))(request)
 
@@ -80,19 +98,62 @@ _UCR = Source(
 )
 
 DATASETS: dict[str, Dataset] = {
-    "mt-mnist": Dataset("mt_mnist:load_mt_mnist", (1, 28, 28), (8, 1, 1), tuple("012345678"), _MNIST),
-    "omniglot": Dataset("omniglot:load_omniglot", (1, 28, 28), (884, 80, 659), source=_OMNIGLOT),
-    "miniimagenet": Dataset("mini_imagenet:load_mini_imagenet", (3, 84, 84), (64, 16, 20), source=_MINI_IMAGENET),
-    "cifar-fs": Dataset("cifar:load_cifar_fs", (3, 32, 32), (64, 16, 20), source=_CIFAR_100, known_copies=15),
-    "fc100": Dataset("cifar:load_fc100", (3, 32, 32), (60, 20, 20), source=_CIFAR_100, known_copies=3),
-    "sts-sawtooth": Dataset("synthetic_series:load_sawtooth", (1, 128), (20, 5, 5)),
-    "sts-sine": Dataset("synthetic_series:load_sine", (1, 128), (20, 5, 5)),
-    "sts-smooth": Dataset("smooth_series:load_smooth", (1, 128), (300, 20, 60)),
-    "sts-context": Dataset("context_series:load_context", (1, 128), (300, 20, 60)),
-    "sts-context-hard": Dataset("context_series:load_context_hard", (1, 128), (300, 20, 60)),
-    "cnc": Dataset("cnc_milling:load_cnc", (3, 2048), None, _CNC_VARIANTS, _CNC),
-    "ucr": Dataset("ucr:load_ucr", (1, 128), None, ("", "faults"), _UCR),
-    "folder": Dataset("folder:load_folder", None, None),
+    "mt-mnist": Dataset(
+        "mt_mnist:load_mt_mnist",
+        (1, 28, 28),
+        (8, 1, 1),
+        DIGITS,
+        "images",
+        tuple("012345678"),
+        _MNIST,
+        exclusive_classes=True,
+    ),
+    "omniglot": Dataset(
+        "omniglot:load_omniglot",
+        (1, 28, 28),
+        (884, 80, 659),
+        OMNIGLOT,
+        "images",
+        source=_OMNIGLOT,
+        exclusive_classes=True,
+    ),
+    "miniimagenet": Dataset(
+        "mini_imagenet:load_mini_imagenet",
+        (3, 84, 84),
+        (64, 16, 20),
+        MINI_IMAGENET,
+        "images",
+        source=_MINI_IMAGENET,
+        exclusive_classes=True,
+    ),
+    "cifar-fs": Dataset(
+        "cifar:load_cifar_fs",
+        (3, 32, 32),
+        (64, 16, 20),
+        CIFAR_FS,
+        "images",
+        source=_CIFAR_100,
+        known_copies=15,
+        exclusive_classes=True,
+    ),
+    "fc100": Dataset(
+        "cifar:load_fc100",
+        (3, 32, 32),
+        (60, 20, 20),
+        FC100,
+        "images",
+        source=_CIFAR_100,
+        known_copies=3,
+        exclusive_classes=True,
+    ),
+    "sts-sawtooth": Dataset("synthetic_series:load_sawtooth", (1, 128), (20, 5, 5), SERIES, "series"),
+    "sts-sine": Dataset("synthetic_series:load_sine", (1, 128), (20, 5, 5), SERIES, "series"),
+    "sts-smooth": Dataset("smooth_series:load_smooth", (1, 128), (300, 20, 60), SERIES, "series"),
+    "sts-context": Dataset("context_series:load_context", (1, 128), (300, 20, 60), SERIES, "series"),
+    "sts-context-hard": Dataset("context_series:load_context_hard", (1, 128), (300, 20, 60), SERIES, "series"),
+    "cnc": Dataset("cnc_milling:load_cnc", (3, 2048), None, CNC, "series", _CNC_VARIANTS, _CNC),
+    "ucr": Dataset("ucr:load_ucr", (1, 128), None, SERIES, "series", ("", "faults"), _UCR),
+    "folder": Dataset("folder:load_folder", None, None, FOLDER, "folder"),
 }
 
 
@@ -125,4 +186,4 @@ def split_name(name: str) -> tuple[str, str]:
     return family, variant
 
 
-__all__ = ["DATASETS", "Dataset", "LoadOptions", "Request", "load", "split_name"]
+__all__ = ["DATASETS", "Dataset", "LoadOptions", "Recipe", "Request", "load", "split_name"]

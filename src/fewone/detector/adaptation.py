@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from fewone.calibration import Adapting, Calibrated, CalibratedScorer, LeavingOneOut
 from fewone.episodes import NORMAL, Examples, InputScaling, Moments
 from fewone.errors import FewoneError
-from fewone.learners import LearnerSettings, MetaLearner, Scorer
+from fewone.learners import DataFacts, MetaLearner, PldaSettings, Scorer
 from fewone.learners.evidence import Locating
 from fewone.learners.meta_learner import GAIN
 from fewone.learners.plda import build_plda
@@ -157,8 +157,8 @@ def _judge_folds(learner: Adapting, preparation: InputScaling, support: Support,
 
 def plain_learner(width: int) -> MetaLearner:
     """The learner for tables of any width that needs no training: the Bayesian head on the columns themselves."""
-    settings = LearnerSettings(dimensions=0)
-    learner = build_plda(settings, NetworkSettings(architecture="identity"), (width,)).double()
+    facts = DataFacts((width,))
+    learner = build_plda(PldaSettings(dimensions=0), NetworkSettings(architecture="identity"), facts).double()
     state = learner.state_dict()
     state["within_logit"] = torch.full_like(state["within_logit"], TABLE_WITHIN).logit() / GAIN
     # Columns arrive in units of the normals' deviation; the head wants a total variance of 1, of which they are a part.

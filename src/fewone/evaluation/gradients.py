@@ -13,8 +13,8 @@ from torch import Tensor
 from fewone.episodes import EvaluationPlan, Examples, Task
 from fewone.errors import FewoneError
 from fewone.evaluation.balance import balance
-from fewone.learners import MetaLearner, query_loss
-from fewone.learners.inner_rates import FixedRates, InnerRates
+from fewone.learners import LEARNERS, MetaLearner, query_loss
+from fewone.learners.inner_rates import FixedRates
 from fewone.networks import Classifier
 from fewone.sampling import EpisodeSampler
 
@@ -55,26 +55,16 @@ def without_steps(learner: MetaLearner) -> MetaLearner:
     return unadapted
 
 
-def has_initialisation(learner: MetaLearner) -> bool:
-    """Whether the learner adapts by gradients from an initialisation."""
-    return _initialisation(learner) is not None
-
-
 def find_classifier(learner: MetaLearner) -> Classifier:
     """The network that a gradient-based learner starts from; other learners have no such initialisation."""
-    classifier = _initialisation(learner)
+    classifier = learner.initialisation
     if classifier is None:
+        *names, last = (name for name, entry in LEARNERS.items() if entry.gradient_based)
         raise FewoneError(
             f"{type(learner).__name__} does not adapt by gradients from an initialisation: there is no cosine to"
-            f" measure; choose maml, fomaml, reptile, anil, foanil or metasgd, or their oc- forms"
+            f" measure; choose {', '.join(names)} or {last}, or their oc- forms"
         )
     return classifier
-
-
-def _initialisation(learner: MetaLearner) -> Classifier | None:
-    classifier, rates = getattr(learner, "classifier", None), getattr(learner, "rates", None)
-    # The control without a support has a classifier, too, but no rates: it never steps.
-    return classifier if isinstance(classifier, Classifier) and isinstance(rates, InnerRates) else None
 
 
 def find_gradient(classifier: Classifier, examples: Examples) -> Tensor:

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
-from fewone.baselines.embedded import EmbeddedShallow
-from fewone.baselines.shallow import ShallowLearner
 from fewone.calibration import Calibrated, HeldOut, calibrate, count_draws
 from fewone.episodes import ClassBatch, Episodes, EvaluationPlan, Task
 from fewone.errors import FewoneError
@@ -46,16 +44,6 @@ class Observing(Protocol):
     """A learner that takes scales from training batches."""
 
     def observe(self, batch: Episodes | ClassBatch) -> None: ...
-
-
-def is_trained(learner: MetaLearner) -> bool:
-    """Whether there is anything to train by gradient."""
-    return any(parameter.requires_grad for parameter in learner.parameters())
-
-
-def is_shallow(learner: MetaLearner) -> bool:
-    """Whether the learner fits a shallow method to each support, so that its own threshold may be far off."""
-    return isinstance(learner, ShallowLearner | EmbeddedShallow)
 
 
 def observe_batches(learner: MetaLearner, batches: Iterable[Episodes | ClassBatch]) -> None:
@@ -105,7 +93,7 @@ def calibrate_over_tasks(
     are held out too); for a trained learner give `others`: learners trained without some training tasks, and those.
     """
     held_out = [HeldOut(learner, tuple(spread(validation, tasks))), *others]
-    if len({task.unit for task in validation}) < ENOUGH_TASKS and not is_trained(learner):
+    if len({task.unit for task in validation}) < ENOUGH_TASKS and not learner.is_trained:
         held_out.append(HeldOut(learner, tuple(spread(training, tasks))))
     learner.eval()
     sizes = sizes or (sampler.support_size,)
@@ -115,7 +103,7 @@ def calibrate_over_tasks(
         held_out = [HeldOut(part.learner, part.tasks) for part in embedded]
         sampler = replace(sampler, preparation=embedded[0].preparation)
     # Leaving one out takes K adaptations for one: not where each of them is a descent.
-    cheap = learner.every_k or is_shallow(learner)
+    cheap = learner.every_k or learner.fits_supports
     found = calibrate(held_out, sampler, sizes, adaptation_sets, seed=seed, by_support=cheap, exchange=exchange)
     return Calibrated(learner, found)
 

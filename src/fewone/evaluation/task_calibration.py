@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fewone.calibration import CalibrationMap
 from fewone.episodes import Task
 from fewone.errors import InputError
-from fewone.evaluation.selection import calibrate_over_tasks, is_shallow
+from fewone.evaluation.selection import calibrate_over_tasks
 from fewone.learners import MetaLearner
 from fewone.sampling import EpisodeSampler, check_shapes
 
@@ -84,4 +84,4 @@ def choose_sizes(learner: MetaLearner, asked: Sequence[int]) -> tuple[int, ...]:
 
 def count_calibration(learner: MetaLearner) -> tuple[int, int]:
     """How many tasks, and supports of each: fewer where a learner takes gradient steps to each of them."""
-    return (40, 5) if learner.every_k or is_shallow(learner) else (20, 3)
+    return (40, 5) if learner.every_k or learner.fits_supports else (20, 3)

@@ -3,7 +3,8 @@
 Enters: an Experiment (from TOML, the command line or Python). Leaves: rows of results and a folder with the learner.
 """
 
+from fewone.experiment import DataSettings, Experiment
 from fewone.experiments.defaults import default_experiment
-from fewone.experiments.experiment import DataSettings, Experiment, parse_experiment, read_experiment
+from fewone.experiments.parsing import parse_experiment, read_experiment
 
 __all__ = ["DataSettings", "Experiment", "default_experiment", "parse_experiment", "read_experiment"]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
-from fewone.experiments.experiment import Experiment
+from fewone.experiment import Experiment
 from fewone.results import Row
 
 
@@ -30,25 +29,23 @@ def estimate(experiments: Sequence[Experiment], rows: Iterable[Row]) -> Estimate
     """
     known: dict[tuple[str, str, int], tuple[float, float]] = {}
     for row in sorted(rows, key=lambda one: one.provenance.timestamp):
-        place = (_family(row.experiment), str(row.experiment["learner"]), row.k)
+        place = (_family(row.experiment), row.experiment.learner, row.k)
         known[place] = row.provenance.cpu_seconds, _count_episodes(row.experiment)
     if not known:
         return None
     usual = median(seconds for seconds, _ in known.values())
     seconds, guessed = 0.0, 0
     for experiment in experiments:
-        plain = experiment.to_plain()
-        found = known.get((_family(plain), experiment.learner, experiment.k))
+        found = known.get((_family(experiment), experiment.learner, experiment.k))
         guessed += found is None
-        seconds += usual if found is None else found[0] * _count_episodes(plain) / found[1]
+        seconds += usual if found is None else found[0] * _count_episodes(experiment) / found[1]
     return Estimate(seconds / 3600, guessed)
 
 
-def _family(plain: Mapping[str, Any]) -> str:
-    return str(plain["dataset"]).split("/")[0]
+def _family(experiment: Experiment) -> str:
+    return experiment.dataset.split("/")[0]
 
 
-def _count_episodes(plain: Mapping[str, Any]) -> float:
+def _count_episodes(experiment: Experiment) -> float:
     """Tasks of all meta-batches: what a training costs is nearly in proportion to them."""
-    training = plain["training"]
-    return float(training["iterations"] * training["meta_batch"])
+    return float(experiment.training.iterations * experiment.training.meta_batch)

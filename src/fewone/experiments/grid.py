@@ -11,7 +11,8 @@ from typing import Any
 
 from fewone.documents import DocumentError, nearest, toml_line
 from fewone.errors import FewoneError
-from fewone.experiments.experiment import Experiment, parse_experiment, read_experiment
+from fewone.experiment import Experiment
+from fewone.experiments.parsing import parse_experiment, read_experiment
 
 AXES = ("dataset", "learner", "k", "seed", "test_normal_share")
 _TABLE = "experiments"
@@ -91,7 +92,7 @@ def _read_choice(folder: Path, name: object, experiment: Experiment) -> dict[str
     found = read_experiment(path)
     return {
         "network": {"norm": found.network.norm},
-        "learning": {"inner_rate": found.learning.inner_rate, "inner_steps": found.learning.inner_steps},
+        "learning": {name: found.flatten()[f"learning.{name}"] for name in ("inner_rate", "inner_steps")},
         "training": {"outer_rate": found.training.outer_rate},
     }
 

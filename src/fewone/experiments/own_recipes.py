@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from fewone.datasets import DATASETS
 from fewone.errors import FewoneError
-from fewone.learners import LearnerSettings
+from fewone.experiment import TrainingSettings
+from fewone.learners import ContrastSettings, EvidenceSettings, LearnerSettings, PldaSettings
 from fewone.networks import NetworkSettings
-from fewone.training import TrainingSettings
-
-OWN = ("plda", "contrast", "evidence")
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class OwnRecipe:
 
 
 _WIDE = NetworkSettings(filters=(32, 64, 128, 256), norm="running")
-_CLASSES = LearnerSettings(batch="classes")
+_CLASSES = PldaSettings(batch="classes")
 _TRAINING = TrainingSettings(
     iterations=600,
     optimizer="adamw",
@@ -74,31 +73,31 @@ RECIPES: dict[tuple[str, str], OwnRecipe] = {
             _FEW_TASKS, iterations=400, classes=8, class_examples=12, augmentation=("halves", "rotations", "affine")
         ),
     ),
-    ("plda", "series"): OwnRecipe(_SMALL_SPECTROGRAM, LearnerSettings(dimensions=64), _TRAINING),
-    # Whatever a user brings, series or images: no front end, nothing that depends on the length.
-    ("plda", "folder"): OwnRecipe(_SERIES, LearnerSettings(dimensions=64), _TRAINING),
-    ("plda", "cnc"): OwnRecipe(replace(_SPECTROGRAM, pooling="flatten"), LearnerSettings(dimensions=64), _FEW_TASKS),
-    ("contrast", "series"): OwnRecipe(_SERIES, LearnerSettings(dimensions=32, residual=False), _TRAINING),
-    ("contrast", "folder"): OwnRecipe(_SERIES, LearnerSettings(dimensions=32, residual=False), _TRAINING),
+    ("plda", "series"): OwnRecipe(_SMALL_SPECTROGRAM, PldaSettings(dimensions=64), _TRAINING),
+    # Images without a recipe of their own, and whatever a user brings: no front end, nothing that depends on the size.
+    ("plda", "images"): OwnRecipe(_SERIES, PldaSettings(dimensions=64), _TRAINING),
+    ("plda", "folder"): OwnRecipe(_SERIES, PldaSettings(dimensions=64), _TRAINING),
+    ("plda", "cnc"): OwnRecipe(replace(_SPECTROGRAM, pooling="flatten"), PldaSettings(dimensions=64), _FEW_TASKS),
+    ("contrast", "series"): OwnRecipe(_SERIES, ContrastSettings(dimensions=32, residual=False), _TRAINING),
+    ("contrast", "folder"): OwnRecipe(_SERIES, ContrastSettings(dimensions=32, residual=False), _TRAINING),
     ("contrast", "sts-context"): OwnRecipe(
-        _SERIES, LearnerSettings(dimensions=32, residual=False), replace(_TRAINING, iterations=3000)
+        _SERIES, ContrastSettings(dimensions=32, residual=False), replace(_TRAINING, iterations=3000)
     ),
-    ("evidence", "series"): OwnRecipe(NetworkSettings(), LearnerSettings(), _TRAINING),
-    ("evidence", "folder"): OwnRecipe(NetworkSettings(), LearnerSettings(), _TRAINING),
-    ("evidence", "cnc"): OwnRecipe(NetworkSettings(), LearnerSettings(), _FEW_TASKS),
-    ("contrast", "cnc"): OwnRecipe(_SPECTROGRAM, LearnerSettings(dimensions=32, random_kernels=128), _FEW_TASKS),
+    ("evidence", "series"): OwnRecipe(NetworkSettings(), EvidenceSettings(), _TRAINING),
+    ("evidence", "folder"): OwnRecipe(NetworkSettings(), EvidenceSettings(), _TRAINING),
+    ("evidence", "cnc"): OwnRecipe(NetworkSettings(), EvidenceSettings(), _FEW_TASKS),
+    ("contrast", "cnc"): OwnRecipe(_SPECTROGRAM, ContrastSettings(dimensions=32, random_kernels=128), _FEW_TASKS),
 }
 
 
-def find_own_recipe(algorithm: str, family: str) -> OwnRecipe:
-    """The recipe for a family of datasets; for short series without one of their own, that of short series."""
-    if family == "sts-context-hard":
-        family = "sts-context"
-    if (algorithm, family) not in RECIPES and family.startswith("sts-"):
-        family = "series"
-    if (algorithm, family) not in RECIPES:
-        raise FewoneError(
-            f"no recipe says how to train {algorithm} on {family}; choose another learner, or add one to RECIPES in"
-            f" experiments/own_recipes.py"
-        )
-    return RECIPES[(algorithm, family)]
+def find_own_recipe(algorithm: str, dataset: str) -> OwnRecipe:
+    """The recipe for a dataset; for one without a recipe of its own name, that of its kind of data."""
+    if dataset == "sts-context-hard":
+        dataset = "sts-context"
+    for kind in (dataset, DATASETS[dataset].kind):
+        if (algorithm, kind) in RECIPES:
+            return RECIPES[(algorithm, kind)]
+    raise FewoneError(
+        f"no recipe says how to train {algorithm} on {dataset}; choose another learner, or add one to RECIPES in"
+        f" experiments/own_recipes.py"
+    )

@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from fewone.augmentation import build_augmentation
 from fewone.calibration import Calibrated, CalibrationMap, HeldOut
 from fewone.checkpoints import ModelSpec, build_learner, load_calibration, load_learner
 from fewone.datasets import load
-from fewone.documents import DocumentError
 from fewone.episodes import Task, TaskSplits, generator_for
 from fewone.errors import FewoneError, FewoneWarning
 from fewone.evaluation.alarms import measure_alarms
 from fewone.evaluation.embedded import embed_once
-from fewone.evaluation.gradients import has_initialisation, measure_cosines, without_steps
+from fewone.evaluation.gradients import measure_cosines, without_steps
 from fewone.evaluation.protocol import evaluate, evaluate_twice
 from fewone.evaluation.selection import (
     calibrate_over_tasks,
-    is_trained,
 )
 from fewone.evaluation.task_calibration import choose_sizes, count_calibration
+from fewone.experiment import Experiment
 from fewone.experiments.defaults import default_experiment
-from fewone.experiments.experiment import Experiment, parse_experiment
 from fewone.experiments.trunks import adopt_trunk, find_training, find_trunk, keep_trunk, place_trunk
-from fewone.learners import LearnerSettings, MetaLearner
+from fewone.learners import MetaLearner
 from fewone.results import (
     Alarms,
     Cosine,
@@ -74,7 +72,7 @@ def run(
     learner = train(experiment, splits, folder, watch, trunks=trunks)
     found, rows = evaluate_on_test(experiment, splits, learner, folder)
     if results is not None:
-        if has_initialisation(learner):
+        if learner.initialisation is not None:
             rows += evaluate_without_steps(experiment, splits, learner)
         write_records(results, *rows, *measure_diagnostics(experiment, splits, learner, folder))
     return found
@@ -108,11 +106,11 @@ def train(
     trunk, first = find_trunk(experiment), exchange.rank == 0
 
     def calibrate() -> CalibrationMap:
-        others = train_without_parts(experiment, splits, folder, watch, exchange) if is_trained(learner) else ()
+        others = train_without_parts(experiment, splits, folder, watch, exchange) if learner.is_trained else ()
         return calibrate_learner(experiment, splits, learner, others, exchange)
 
     with _open_folder(experiment, card, folder) if first else nullcontext() as kept:
-        if kept is not None and not (trunk is None and is_trained(learner)):
+        if kept is not None and not (trunk is None and learner.is_trained):
             kept.refuse_others()
         if trunk is not None:
             place = place_trunk(trunk, folder, trunks)
@@ -124,7 +122,7 @@ def train(
                 if first:
                     keep_trunk(place, folder)
             adopt_trunk(learner, trained)
-        elif is_trained(learner):
+        elif learner.is_trained:
             learn(learner, make_course(experiment, splits, learner, transform), kept, watch, tensorboard, exchange)
         else:
             observe(learner, make_batches(experiment, splits, learner, transform))
@@ -135,8 +133,13 @@ def train(
 
 
 def _open_folder(experiment: Experiment, card: ModelSpec, folder: Path, wait: bool = False) -> RunFolder:
-    defaults = default_experiment(experiment.dataset, experiment.learner, experiment.k).to_plain()
-    return RunFolder(folder, card, experiment.to_plain(), experiment.training.checkpoint_seconds, defaults, wait)
+    recipe = default_experiment(experiment.dataset, experiment.learner, experiment.k)
+
+    def read(plain: Mapping[str, Any]) -> dict[str, Any]:
+        # Settings younger than the folder count as the recipe has them.
+        return Experiment.read(plain, recipe).to_plain()
+
+    return RunFolder(folder, card, experiment.to_plain(), experiment.training.checkpoint_seconds, read, wait)
 
 
 def make_course(
@@ -239,7 +242,7 @@ def evaluate_on_test(
         )
         for found, threshold in zip(both, THRESHOLDS, strict=True):
             provenance = _trace(splits, found, folder)
-            rows += make_rows(found, experiment.to_plain(), k, share, "test", threshold, provenance)
+            rows += make_rows(found, experiment, k, share, "test", threshold, provenance)
             results.append(found)
     return results[0], rows
 
@@ -248,8 +251,8 @@ def evaluate_without_steps(experiment: Experiment, splits: TaskSplits, learner: 
     """What a gradient-based learner says of the test tasks before it is adapted, at its own threshold, as rows."""
     sampler = _make_test_sampler(experiment, splits)
     found = evaluate(without_steps(learner), splits.test, splits.plan, sampler, EVALUATION_SEED)
-    plain, share = experiment.to_plain(), experiment.test_normal_share
-    return make_rows(found, plain, experiment.k, share, "test", "own", _trace(splits, found, None), steps=0)
+    share = experiment.test_normal_share
+    return make_rows(found, experiment, experiment.k, share, "test", "own", _trace(splits, found, None), steps=0)
 
 
 def measure_diagnostics(
@@ -270,12 +273,12 @@ def measure_diagnostics(
     points = tuple(
         ValidationPoint(one.iteration, one.cpu_seconds, one.loss, one.accuracy, one.auroc) for one in history
     )
-    training = Training(experiment.to_plain(), provenance, points)
-    if not has_initialisation(learner):
+    training = Training(experiment, provenance, points)
+    if learner.initialisation is None:
         return training, *alarms
     sampler = make_sampler(experiment, splits, 1.0)
     cosines = measure_cosines(learner, splits.test, splits.plan, sampler, EVALUATION_SEED)
-    cosine = Cosine(experiment.to_plain(), provenance, cosines.units, cosines.values)
+    cosine = Cosine(experiment, provenance, cosines.units, cosines.values)
     return training, cosine, *alarms
 
 
@@ -294,7 +297,7 @@ def count_alarms(experiment: Experiment, splits: TaskSplits, learner: MetaLearne
         seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - started_cpu
         provenance = find_provenance(splits.fingerprint, seconds, cpu_seconds)
         records += [
-            Alarms(experiment.to_plain(), provenance, k, one.level, one.rate, one.units, one.false_alarms, one.misses)
+            Alarms(experiment, provenance, k, one.level, one.rate, one.units, one.false_alarms, one.misses)
             for one in found
         ]
     return tuple(records)
@@ -315,19 +318,11 @@ def _trace(splits: TaskSplits, found: Results, folder: Path | None) -> Provenanc
     )
 
 
-def restore_experiment(text: str, folder: Path) -> Experiment:
-    """The experiment that a model card carries."""
-    try:
-        return parse_experiment(json.loads(text))
-    except (ValueError, RecursionError, DocumentError) as error:
-        raise FewoneError(f"{folder}: its experiment cannot be read by this version of fewone ({error})") from error
-
-
 def describe(experiment: Experiment, splits: TaskSplits) -> ModelSpec:
     """The card of the model that this experiment trains."""
     return ModelSpec(
         algorithm=experiment.algorithm,
-        learning=_count_tasks(experiment, splits),
+        learning=experiment.learning,
         network=experiment.network,
         shape=tuple(splits.shape),
         preparation=splits.preparation,
@@ -335,16 +330,10 @@ def describe(experiment: Experiment, splits: TaskSplits) -> ModelSpec:
         seed=generator_for(experiment.seed, "initialise").initial_seed(),
         dataset=splits.name,
         fingerprint=splits.fingerprint,
-        experiment=json.dumps(experiment.to_plain()),
+        experiment=experiment,
+        training_tasks=len(splits.train),
+        training_classes=build_augmentation(experiment.training.augmentation, len(splits.train)).classes,
     )
-
-
-def _count_tasks(experiment: Experiment, splits: TaskSplits) -> LearnerSettings:
-    """The learner's settings, completed with what only the dataset can say: how many tasks and classes there are."""
-    learning, tasks = experiment.learning, len(splits.train)
-    auxiliary = learning.batch == "classes" and learning.auxiliary_weight > 0
-    classes = build_augmentation(experiment.training.augmentation, tasks).classes if auxiliary else 0
-    return replace(learning, training_tasks=tasks, auxiliary_classes=classes)
 
 
 def make_sampler(experiment: Experiment, splits: TaskSplits, normal_share: float) -> EpisodeSampler:

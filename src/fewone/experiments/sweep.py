@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence, Set
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
@@ -21,14 +21,17 @@ from joblib import Parallel, delayed, parallel_config
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from fewone.errors import FewoneError
-from fewone.experiments.experiment import Experiment, identify, parse_experiment
+from fewone.experiment import Experiment
+from fewone.experiments.defaults import default_experiment
 from fewone.experiments.run import run
-from fewone.results import Failure, find_provenance, read_results, write_records
+from fewone.results import EVALUATIONS, Failure, find_provenance, read_results, write_records
 from fewone.training.process import own_process
 
 Backend = Literal["loky", "dask"]
 TRUNKS = "trunks"
 """The folder, among those of the runs, of the trunks that FB and MTL jobs share."""
+YOUNGER: dict[str, object] = {"validation_queries": None, "select": "loss"}
+"""Settings of the training that the first rows were written before, and what they were then."""
 _CLUSTER_TRIES = 3
 """A cluster starts a job again on another worker by itself; a job that was begun this often is given up."""
 
@@ -63,37 +66,48 @@ def plan(
     """The jobs that are not done yet, in order."""
     done = find_done(results)
     return [
-        Job(experiment, runs / identify(experiment), results, data_dirs)
+        Job(experiment, runs / experiment.identify(), results, data_dirs)
         for experiment in experiments
         if not is_done(experiment, done)
     ]
 
 
-Done = Mapping[Experiment, Set[int]]
-"""The K at which each training was evaluated on the test tasks, whatever its further K were meant to be."""
+Done = Mapping[str, Set[int]]
+"""By the key of each training, the K at which it was evaluated on the test tasks."""
 
 
 def find_done(results: Path) -> Done:
-    """What has test rows in a folder of results; settings younger than a row count as their defaults."""
-    done: dict[Experiment, set[int]] = {}
-    parsed: dict[int, Experiment] = {}
-    rows = read_results(results).rows if results.exists() else ()
-    for row in rows:
-        # A row of settings that no longer exist answers none of today's experiments.
-        with suppress(FewoneError):
-            # The records of a file share their experiment.
-            if id(row.experiment) not in parsed:
-                parsed[id(row.experiment)] = replace(parse_experiment(row.experiment), further_k=())
-            experiment = parsed[id(row.experiment)]
-            as_trained = row.steps is None and row.normal_share == experiment.test_normal_share
-            if row.split == "test" and as_trained:
-                done.setdefault(experiment, set()).add(row.k)
+    """What has test rows in a folder of results; settings younger than the rows count as the recipe has them."""
+    done: dict[str, set[int]] = {}
+    known: dict[Experiment, str] = {}
+    for row in read_results(results).rows if results.exists() else ():
+        experiment = row.experiment
+        as_trained = row.steps is None and row.normal_share == experiment.test_normal_share
+        if row.split == "test" and as_trained:
+            if experiment not in known:
+                known[experiment] = complete(experiment).key(EVALUATIONS)
+            done.setdefault(known[experiment], set()).add(row.k)
     return done
+
+
+def complete(experiment: Experiment) -> Experiment:
+    """With today's recipe where a row was written before there was such a setting, and so has its neutral value."""
+    try:
+        recipe = default_experiment(experiment.dataset, experiment.learner, experiment.k).training
+    except FewoneError:
+        # A learner or dataset that is not registered here has no recipe: the row stands for itself.
+        return experiment
+    changes = {
+        name: getattr(recipe, name)
+        for name, neutral in YOUNGER.items()
+        if getattr(experiment.training, name) == neutral
+    }
+    return replace(experiment, training=replace(experiment.training, **changes))
 
 
 def is_done(experiment: Experiment, done: Done) -> bool:
     """Whether there are test rows at every K of the experiment."""
-    return {experiment.k, *experiment.further_k} <= done.get(replace(experiment, further_k=()), set())
+    return {experiment.k, *experiment.further_k} <= done.get(experiment.key(EVALUATIONS), set())
 
 
 def sweep(
@@ -172,7 +186,7 @@ def _locate(problem: Exception) -> str:
 
 def _record_failure(job: Job, error: str, seconds: float, cpu_seconds: float) -> None:
     provenance = find_provenance("", seconds, cpu_seconds)
-    write_records(job.results, Failure(job.experiment.to_plain(), provenance, error))
+    write_records(job.results, Failure(job.experiment, provenance, error))
 
 
 def _note_try(job: Job) -> None:

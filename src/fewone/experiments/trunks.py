@@ -6,8 +6,9 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+from fewone.algorithms import find_algorithm
 from fewone.baselines.embedded import EmbeddedShallow
-from fewone.experiments.experiment import Experiment, identify
+from fewone.experiment import Experiment, with_learner
 from fewone.learners import MetaLearner
 
 TRUNK = "trunk"
@@ -24,15 +25,15 @@ def find_trunk(experiment: Experiment) -> Experiment | None:
     >>> find_trunk(one) == find_trunk(other)
     True
     """
-    for name in ("fb", "mtl"):
-        if experiment.learner == name or experiment.learner.startswith((f"{name}+", f"{name}-")):
-            return replace(experiment, learner=name, k=TRUNK_K, test_normal_share=1.0, further_k=())
-    return None
+    name = find_algorithm(experiment.algorithm).trunk
+    if not name:
+        return None
+    return replace(with_learner(experiment, name), k=TRUNK_K, test_normal_share=1.0, further_k=())
 
 
 def place_trunk(trunk: Experiment, folder: Path, shared: Path | None) -> Path:
     """Where a run's trunk is trained: inside its folder, or among those that runs share."""
-    return folder / TRUNK if shared is None else shared / identify(trunk)
+    return folder / TRUNK if shared is None else shared / trunk.identify()
 
 
 def keep_trunk(place: Path, folder: Path) -> None:

@@ -6,14 +6,14 @@ among the best third of those that came as far. Every trial is kept as a record,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from fewone.datasets import load
+from fewone.datasets import DATASETS, load, split_name
 from fewone.episodes import TaskSplits
 from fewone.errors import FewoneError
-from fewone.experiments.experiment import Experiment, identify
+from fewone.experiment import Experiment
 from fewone.experiments.run import train
 from fewone.results import Training, ValidationPoint, find_provenance, write_records
 from fewone.training import Progress, Validation, read_cost
@@ -38,9 +38,9 @@ class SearchSpace:
     def keep(self, experiment: Experiment, searched: tuple[Searched, ...]) -> SearchSpace:
         """The same with every setting that is not searched fixed at the experiment's."""
         kept: dict[str, Any] = {
-            "inner_rate": (experiment.learning.inner_rate,),
+            "inner_rate": (getattr(experiment.learning, "inner_rate", 0.0),),
             "outer_rate": (experiment.training.outer_rate,),
-            "inner_steps": (experiment.learning.inner_steps,),
+            "inner_steps": (getattr(experiment.learning, "inner_steps", 0),),
             "norm": (experiment.network.norm,),
         }
         return replace(self, **{name: values for name, values in kept.items() if name not in searched})
@@ -51,13 +51,9 @@ class SearchSpace:
 
 
 def find_space(dataset: str) -> SearchSpace:
-    """The grids of the paper's appendix."""
-    outer = (0.1, 0.01, 0.001)
-    if dataset.startswith(("mt-mnist", "omniglot")):
-        return SearchSpace((0.1, 0.05, 0.01), outer, (1, 3, 5))
-    if dataset.startswith("sts-"):
-        return SearchSpace((0.1, 0.01, 0.001), outer, (1, 3, 5, 10))
-    return SearchSpace((0.1, 0.01, 0.001), outer, (1, 3, 5))
+    """The grids of the paper's appendix, as the dataset's recipe has them."""
+    recipe = DATASETS[split_name(dataset)[0]].recipe
+    return SearchSpace(recipe.rates, (0.1, 0.01, 0.001), recipe.steps)
 
 
 @dataclass(frozen=True)
@@ -95,10 +91,13 @@ def tune(
         raise FewoneError("Optuna is not installed; pip install 'fewone[tune]'") from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     journal.parent.mkdir(parents=True, exist_ok=True)
+    names = {field.name for field in fields(experiment.learning)}
+    if not names >= {"inner_rate", "inner_steps"}:
+        raise FewoneError(f"{experiment.learner} takes no inner steps: there is nothing to search; choose oc-maml, say")
     space = find_space(experiment.dataset).keep(experiment, searched)
     grid = {name: list(getattr(space, name)) for name in ("inner_rate", "inner_steps", "outer_rate", "norm")}
     study = optuna.create_study(
-        study_name=identify(experiment),
+        study_name=experiment.identify(),
         storage=JournalStorage(JournalFileBackend(str(journal))),
         sampler=optuna.samplers.GridSampler(grid, seed=experiment.seed),
         pruner=optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=REDUCTION),
@@ -156,7 +155,7 @@ def _keep_trial(
         ValidationPoint(one.iteration, one.cpu_seconds, one.loss, one.accuracy, one.auroc) for one in history
     )
     provenance = find_provenance(splits.fingerprint, cpu_seconds if cost is None else cost.seconds, cpu_seconds)
-    write_records(results, Training(candidate.to_plain(), provenance, points))
+    write_records(results, Training(candidate, provenance, points))
 
 
 def _suggest(experiment: Experiment, space: SearchSpace, trial: optuna.trial.BaseTrial) -> Experiment:
@@ -166,7 +165,7 @@ def _suggest(experiment: Experiment, space: SearchSpace, trial: optuna.trial.Bas
     norm: Literal["none", "support"] = trial.suggest_categorical("norm", space.norm)  # type: ignore[assignment]
     return replace(
         experiment,
-        learning=replace(experiment.learning, inner_rate=inner_rate, inner_steps=inner_steps),
+        learning=replace(experiment.learning, **{"inner_rate": inner_rate, "inner_steps": inner_steps}),
         training=replace(experiment.training, outer_rate=outer_rate),
         network=replace(experiment.network, norm=norm),
     )

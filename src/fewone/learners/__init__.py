@@ -5,51 +5,66 @@ Never asks how the support was drawn; reads one-class-ness off the labels.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
 
-from fewone.learners.anil import Anil, build_anil, build_foanil
-from fewone.learners.contrast import Contrast, build_contrast
-from fewone.learners.evidence import Evidence, build_evidence
-from fewone.learners.maml import Maml, build_fomaml, build_maml
+from fewone.learners.algorithm import Algorithm, DataFacts, LearnerSettings, NoSettings
+from fewone.learners.anil import Anil, AnilSettings, build_anil, build_foanil
+from fewone.learners.contrast import Contrast, ContrastSettings, build_contrast
+from fewone.learners.evidence import Evidence, EvidenceSettings, build_evidence
+from fewone.learners.maml import (
+    Maml,
+    MamlSettings,
+    MetaSgd,
+    MetaSgdSettings,
+    build_fomaml,
+    build_maml,
+    build_meta_sgd,
+)
 from fewone.learners.meta_learner import MetaLearner, Scorer, query_loss, snapshot
-from fewone.learners.meta_sgd import MetaSgd, build_meta_sgd
-from fewone.learners.metaoptnet import MetaOptNet, build_metaoptnet
-from fewone.learners.plda import Plda, build_plda
-from fewone.learners.protonet import ProtoNet, build_protonet
-from fewone.learners.reptile import Reptile, build_reptile
-from fewone.learners.settings import LearnerSettings
-from fewone.networks import NetworkSettings
+from fewone.learners.metaoptnet import MetaOptNet, MetaOptNetSettings, build_metaoptnet
+from fewone.learners.plda import Plda, PldaSettings, build_plda
+from fewone.learners.protonet import ProtoNet, ProtoNetSettings, build_protonet
+from fewone.learners.reptile import Reptile, ReptileSettings, build_reptile
 
-Builder = Callable[[LearnerSettings, NetworkSettings, tuple[int, ...]], MetaLearner]
-
-LEARNERS: dict[str, Builder] = {
-    "maml": build_maml,
-    "fomaml": build_fomaml,
-    "anil": build_anil,
-    "foanil": build_foanil,
-    "metasgd": build_meta_sgd,
-    "reptile": build_reptile,
-    "metaoptnet": build_metaoptnet,
-    "protonet": build_protonet,
-    "plda": build_plda,
-    "contrast": build_contrast,
-    "evidence": build_evidence,
+LEARNERS: dict[str, Algorithm[Any]] = {
+    "maml": Algorithm(MamlSettings, build_maml, balanced=True, gradient_based=True),
+    "fomaml": Algorithm(MamlSettings, build_fomaml, balanced=True, gradient_based=True),
+    "anil": Algorithm(AnilSettings, build_anil, balanced=True, gradient_based=True),
+    "foanil": Algorithm(AnilSettings, build_foanil, balanced=True, gradient_based=True),
+    "metasgd": Algorithm(MetaSgdSettings, build_meta_sgd, balanced=True, gradient_based=True),
+    "reptile": Algorithm(ReptileSettings, build_reptile, balanced=True, gradient_based=True, query_like_support=True),
+    "metaoptnet": Algorithm(MetaOptNetSettings, build_metaoptnet, balanced=True, running_norm=True),
+    "protonet": Algorithm(ProtoNetSettings, build_protonet, balanced=True, running_norm=True),
+    "plda": Algorithm(PldaSettings, build_plda, own=True),
+    "contrast": Algorithm(ContrastSettings, build_contrast, own=True),
+    "evidence": Algorithm(EvidenceSettings, build_evidence, own=True),
 }
 
 __all__ = [
     "LEARNERS",
+    "Algorithm",
     "Anil",
-    "Builder",
+    "AnilSettings",
     "Contrast",
+    "ContrastSettings",
+    "DataFacts",
     "Evidence",
+    "EvidenceSettings",
     "LearnerSettings",
     "Maml",
+    "MamlSettings",
     "MetaLearner",
     "MetaOptNet",
+    "MetaOptNetSettings",
     "MetaSgd",
+    "MetaSgdSettings",
+    "NoSettings",
     "Plda",
+    "PldaSettings",
     "ProtoNet",
+    "ProtoNetSettings",
     "Reptile",
+    "ReptileSettings",
     "Scorer",
     "query_loss",
     "snapshot",

@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from fewone.conv_adjoint.derivatives import ConvDerivatives
 from fewone.conv_adjoint.features import embed_tasks
+from fewone.documents import Count, NotNegative
 from fewone.episodes import ClassBatch, Episodes, Examples
 from fewone.errors import InputError
 from fewone.learners.adapted_scorer import AdaptedScorer
 from fewone.learners.adjoint import accumulate
+from fewone.learners.algorithm import DataFacts, LearnerSettings
 from fewone.learners.inner_loop import Parameters, take_steps
 from fewone.learners.inner_rates import StepRates, choose_rates
 from fewone.learners.meta_learner import MetaLearner, query_loss
-from fewone.learners.settings import LearnerSettings
 from fewone.learners.task_groups import work_in_groups
 from fewone.networks import Classifier, NetworkSettings, Statistics, as_classifier, build_embedding
+
+
+@dataclass(frozen=True)
+class AnilSettings(LearnerSettings):
+    """inner_rate, inner_steps: of the head's descent on the support. learn_rates: one per tensor and step, learned."""
+
+    inner_rate: NotNegative = 0.01
+    inner_steps: Count = 5
+    learn_rates: bool = False
 
 
 class Anil(MetaLearner):
@@ -60,11 +72,15 @@ class Anil(MetaLearner):
         self.classifier = as_classifier(module, features)
         if not isinstance(self.classifier.head, nn.Linear):
             raise InputError("Anil adapts a head on features; this module gives one logit: leave its last layer out")
-        self.rates = choose_rates(list(head_parameters(self.classifier)), inner_rate, inner_steps, learn_rates)
+        self.rates = choose_rates(head_parameters(self.classifier), inner_rate, inner_steps, learn_rates)
         self.first_order = first_order
         written_out = ConvDerivatives.can_differentiate(self.classifier)
         self.network = ConvDerivatives(self.classifier) if written_out else None
         self.note(inner_rate=inner_rate, inner_steps=inner_steps, learn_rates=learn_rates, first_order=first_order)
+
+    @property
+    def initialisation(self) -> Classifier:
+        return self.classifier
 
     def adapt(self, support: Examples) -> AdaptedScorer:
         head = head_parameters(self.classifier)
@@ -139,21 +155,15 @@ def head_loss(features: Tensor, head: Mapping[str, Tensor], examples: Examples) 
     return query_loss(logits, examples) * len(logits)
 
 
-def build_anil(settings: LearnerSettings, network: NetworkSettings, shape: tuple[int, ...]) -> Anil:
-    """Exact: differentiates through the inner steps."""
-    return _build(settings, network, shape, first_order=False)
-
-
-def build_foanil(settings: LearnerSettings, network: NetworkSettings, shape: tuple[int, ...]) -> Anil:
-    """First order."""
-    return _build(settings, network, shape, first_order=True)
-
-
-def _build(settings: LearnerSettings, network: NetworkSettings, shape: tuple[int, ...], first_order: bool) -> Anil:
+def build_anil(settings: AnilSettings, network: NetworkSettings, facts: DataFacts, first_order: bool = False) -> Anil:
+    """Exact: differentiates through the inner steps, unless first order is asked for."""
     return Anil(
-        build_embedding(network, shape),
+        build_embedding(network, facts.shape),
         inner_rate=settings.inner_rate,
         inner_steps=settings.inner_steps,
         learn_rates=settings.learn_rates,
         first_order=first_order,
     )
+
+
+build_foanil = partial(build_anil, first_order=True)

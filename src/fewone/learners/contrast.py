@@ -15,10 +15,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fewone.documents import Count
 from fewone.episodes import NORMAL, ClassBatch, Episodes, Examples
 from fewone.errors import FewoneError
+from fewone.learners.algorithm import DataFacts, LearnerSettings
 from fewone.learners.meta_learner import GAIN, MetaLearner, Scorer, query_loss, snapshot
-from fewone.learners.settings import LearnerSettings
 from fewone.networks import NetworkSettings, RunningNorm, as_embedding, build_embedding
 from fewone.networks.front_ends import LogSpectrogram
 from fewone.networks.random_convolution import RandomConvolution
@@ -26,6 +27,19 @@ from fewone.networks.settings import build_front_end
 
 FAR = 1e9
 """A squared distance to what is not a normal of the support: never the nearest."""
+
+
+@dataclass(frozen=True)
+class ContrastSettings(LearnerSettings):
+    """dimensions: the width of the space that distances live in (0: the network's own).
+
+    residual: score what differs from the mean of the normals (aligned series), or the series themselves.
+    random_kernels: how many fixed random convolutions give a distance of their own (0: none).
+    """
+
+    dimensions: Count = 128
+    residual: bool = True
+    random_kernels: Count = 0
 
 
 class PooledDeviation(nn.Module):
@@ -340,7 +354,8 @@ class ContrastScorer(Scorer):
         return ((found - self.own) * weight).sum(-1) + bias
 
 
-def build_contrast(settings: LearnerSettings, network: NetworkSettings, shape: tuple[int, ...]) -> MetaLearner:
+def build_contrast(settings: ContrastSettings, network: NetworkSettings, facts: DataFacts) -> MetaLearner:
+    shape = facts.shape
     front_end = build_front_end(network, shape)
     body = build_embedding(replace(network, front_end="none"), shape if front_end is None else front_end.shape)
     return Contrast(

@@ -28,9 +28,9 @@ from torch import Tensor, nn
 
 from fewone.episodes import NORMAL, ClassBatch, Episodes, Examples
 from fewone.errors import FewoneError
+from fewone.learners.algorithm import DataFacts, LearnerSettings
 from fewone.learners.evidence_kinds import KINDS, VIEWS, EvidenceKind, Features
 from fewone.learners.meta_learner import GAIN, MetaLearner, Scorer, query_loss, snapshot
-from fewone.learners.settings import LearnerSettings
 from fewone.networks import NetworkSettings
 
 FAR = 1e30
@@ -304,12 +304,19 @@ class EvidenceScorer(Scorer):
         return self.evidence.weigh(surprises, self.normal.sum(-1, keepdim=True))
 
 
-def build_evidence(settings: LearnerSettings, network: NetworkSettings, shape: tuple[int, ...]) -> MetaLearner:
+@dataclass(frozen=True)
+class EvidenceSettings(LearnerSettings):
+    """evidence: the kinds of evidence by name (none: all that suit the inputs)."""
+
+    evidence: tuple[str, ...] = ()
+
+
+def build_evidence(settings: EvidenceSettings, network: NetworkSettings, facts: DataFacts) -> MetaLearner:
     """The learner `evidence`: it reads no network; a shape of zeros takes inputs of every size."""
-    if not settings.evidence and len(shape) not in (2, 3):
+    if not settings.evidence and len(facts.shape) not in (2, 3):
         raise FewoneError(
             f"evidence is for series (channels, length) and pictures (channels, height, width), the input shape is"
-            f" {shape}"
+            f" {facts.shape}"
         )
-    kinds = settings.evidence or (SERIES if len(shape) == 2 else PICTURES)
+    kinds = settings.evidence or (SERIES if len(facts.shape) == 2 else PICTURES)
     return Evidence(kinds)

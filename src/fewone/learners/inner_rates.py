@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -61,10 +62,14 @@ class ElementRates(InnerRates):
         return (clipped,) * self.steps
 
 
-def choose_rates(names: Sequence[str], rate: float, steps: int, learn: bool) -> InnerRates:
-    """Fixed rates, or learned ones per tensor and step."""
+def choose_rates(
+    parameters: Mapping[str, Tensor], rate: float, steps: int, learn: bool | Literal["elements"]
+) -> InnerRates:
+    """Fixed rates, learned ones per tensor and step, or learned ones per element."""
     check_rate(rate, steps)
-    return TensorRates(names, rate, steps) if learn else FixedRates(names, rate, steps)
+    if learn == "elements":
+        return ElementRates(parameters, rate, steps)
+    return TensorRates(tuple(parameters), rate, steps) if learn else FixedRates(tuple(parameters), rate, steps)
 
 
 def check_rate(rate: float, steps: int) -> None:

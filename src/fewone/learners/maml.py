@@ -1,19 +1,46 @@
 """MAML: an initialisation from which a few SGD steps on the support lead to a good classifier.
 
-First order (FOMAML): the steps are not differentiated through.
+First order (FOMAML): the steps are not differentiated through. Meta-SGD: a learned rate for every single parameter.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
 from torch import Tensor, nn
 
+from fewone.documents import Count, NotNegative
 from fewone.episodes import ClassBatch, Episodes, Examples
 from fewone.learners.adapted_scorer import AdaptedScorer
+from fewone.learners.algorithm import DataFacts, LearnerSettings
 from fewone.learners.inner_loop import inner_loop_of
 from fewone.learners.inner_rates import choose_rates
 from fewone.learners.meta_learner import MetaLearner
-from fewone.learners.settings import LearnerSettings
-from fewone.networks import NetworkSettings, as_classifier, build_embedding
+from fewone.networks import Classifier, NetworkSettings, as_classifier, build_embedding
+
+
+@dataclass(frozen=True)
+class MamlSettings(LearnerSettings):
+    """inner_rate, inner_steps: of the descent on the support. learn_rates: a learned rate per tensor and step.
+
+    query_statistics: in meta-training the query is normed by its own batch, as in the authors' program of FOMAML and
+    Reptile; evaluation is by the support's statistics in any case.
+    """
+
+    inner_rate: NotNegative = 0.01
+    inner_steps: Count = 5
+    learn_rates: bool = False
+    query_statistics: bool = False
+
+
+@dataclass(frozen=True)
+class MetaSgdSettings(LearnerSettings):
+    """inner_rate: where all rates start. inner_steps: of the descent on the support."""
+
+    inner_rate: NotNegative = 0.01
+    inner_steps: Count = 5
 
 
 class Maml(MetaLearner):
@@ -28,7 +55,8 @@ class Maml(MetaLearner):
         For the library's own conv net the derivatives are written out (faster, to rounding the same); any other module
         is left to autograd. Batch norm and dropout in training mode are refused: call `module.eval()`.
     inner_rate, inner_steps : of the descent on the support.
-    learn_rates : one learned rate per tensor and step instead of the fixed one.
+    learn_rates : one learned rate per tensor and step instead of the fixed one; "elements": one per single parameter,
+        the same in every step and within [0, 1], which is Meta-SGD.
     first_order : the steps are not differentiated through (FOMAML).
     query_statistics : in meta-training the query is normed by its own batch (networks with support norm alone).
     features : how many the module gives, where it cannot be read off its last layer.
@@ -55,17 +83,21 @@ class Maml(MetaLearner):
         *,
         inner_rate: float = 0.01,
         inner_steps: int = 5,
-        learn_rates: bool = False,
+        learn_rates: bool | Literal["elements"] = False,
         first_order: bool = False,
         query_statistics: bool = False,
         features: int | None = None,
     ) -> None:
         super().__init__()
         self.classifier = as_classifier(module, features)
-        names = [name for name, _ in self.classifier.named_parameters()]
-        self.rates = choose_rates(names, inner_rate, inner_steps, learn_rates)
+        parameters = dict(self.classifier.named_parameters())
+        self.rates = choose_rates(parameters, inner_rate, inner_steps, learn_rates)
         self.first_order, self.query_statistics = first_order, query_statistics
         self.note(inner_rate=inner_rate, inner_steps=inner_steps, learn_rates=learn_rates, first_order=first_order)
+
+    @property
+    def initialisation(self) -> Classifier:
+        return self.classifier
 
     def adapt(self, support: Examples) -> AdaptedScorer:
         return inner_loop_of(self.classifier).adapt(self.rates(), support)
@@ -76,22 +108,48 @@ class Maml(MetaLearner):
         return loop.accumulate_meta_gradient(self.rates(), episodes, self.first_order, self.query_statistics)
 
 
-def build_maml(settings: LearnerSettings, network: NetworkSettings, shape: tuple[int, ...]) -> Maml:
-    """Exact: differentiates through the inner steps."""
-    return _build(settings, network, shape, first_order=False)
+def MetaSgd(  # noqa: N802
+    module: nn.Module, *, inner_rate: float = 0.01, inner_steps: int = 5, features: int | None = None
+) -> Maml:
+    """Meta-SGD (Li et al. 2017): MAML whose every parameter is adapted at its own learned rate, within [0, 1].
+
+    Parameters
+    ----------
+    module : any torch module, as for `Maml`.
+    inner_rate : where all rates start.
+    inner_steps : of the descent on the support.
+    features : how many the module gives, where it cannot be read off its last layer.
+
+    References
+    ----------
+    Li, Zhou, Chen, Li: Meta-SGD: learning to learn quickly for few-shot learning, 2017.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fewone.learners import MetaSgd
+    >>> learner = MetaSgd(torch.nn.Linear(3, 8), inner_rate=0.1, inner_steps=1)
+    >>> sum(rate.numel() for rate in learner.rates.parameters())
+    41
+    """
+    return Maml(module, inner_rate=inner_rate, inner_steps=inner_steps, learn_rates="elements", features=features)
 
 
-def build_fomaml(settings: LearnerSettings, network: NetworkSettings, shape: tuple[int, ...]) -> Maml:
-    """First order."""
-    return _build(settings, network, shape, first_order=True)
-
-
-def _build(settings: LearnerSettings, network: NetworkSettings, shape: tuple[int, ...], first_order: bool) -> Maml:
+def build_maml(settings: MamlSettings, network: NetworkSettings, facts: DataFacts, first_order: bool = False) -> Maml:
+    """Exact: differentiates through the inner steps, unless first order is asked for."""
     return Maml(
-        build_embedding(network, shape),
+        build_embedding(network, facts.shape),
         inner_rate=settings.inner_rate,
         inner_steps=settings.inner_steps,
         learn_rates=settings.learn_rates,
         first_order=first_order,
         query_statistics=settings.query_statistics,
     )
+
+
+build_fomaml = partial(build_maml, first_order=True)
+
+
+def build_meta_sgd(settings: MetaSgdSettings, network: NetworkSettings, facts: DataFacts) -> Maml:
+    embedding = build_embedding(network, facts.shape)
+    return MetaSgd(embedding, inner_rate=settings.inner_rate, inner_steps=settings.inner_steps)

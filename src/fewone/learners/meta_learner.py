@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from fewone.episodes import ClassBatch, Episodes, Examples
 from fewone.errors import FewoneError
+from fewone.networks import Classifier
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -41,7 +42,8 @@ class Scorer(nn.Module, ABC):
 class MetaLearner(nn.Module, ABC):
     """Parameters that carry over from task to task. Adapting returns a scorer and leaves the learner as it was.
 
-    batch: what it is trained on. every_k: one trained learner serves supports of every size.
+    batch: what it is trained on. every_k: one trained learner serves supports of every size. fits_supports: it fits a
+    shallow method to each support, so that its own threshold may be far off.
 
     >>> from fewone.learners import ProtoNet
     >>> isinstance(ProtoNet(nn.Linear(3, 8)), MetaLearner)
@@ -50,6 +52,7 @@ class MetaLearner(nn.Module, ABC):
 
     batch: Literal["episodes", "classes"] = "episodes"
     every_k: bool = False
+    fits_supports: bool = False
 
     _noted: Mapping[str, object] = {}
 
@@ -60,6 +63,16 @@ class MetaLearner(nn.Module, ABC):
     def extra_repr(self) -> str:
         """The noted arguments, as they were given."""
         return ", ".join(f"{name}={value!r}" for name, value in self._noted.items())
+
+    @property
+    def initialisation(self) -> Classifier | None:
+        """The network from which a gradient-based learner takes its steps; None: it takes none."""
+        return None
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether there is anything to train by gradient."""
+        return any(parameter.requires_grad for parameter in self.parameters())
 
     def expect_episodes(self, batch: Episodes | ClassBatch) -> Episodes:
         """The batch of a learner that is trained on episodes; a batch of classes is refused."""

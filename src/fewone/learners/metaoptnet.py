@@ -14,20 +14,36 @@ set; for judging it is chosen on validation tasks, as the paper does.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fewone.documents import AboveZero, Limit, NotNegative
 from fewone.episodes import ANOMALOUS, ClassBatch, Episodes, Examples
 from fewone.errors import FewoneError
+from fewone.learners.algorithm import DataFacts, LearnerSettings
 from fewone.learners.meta_learner import Scorer, query_loss, snapshot
 from fewone.learners.quadratic_program import QuadraticProgram, Solution, solve
-from fewone.learners.settings import KernelKind, LearnerSettings
 from fewone.learners.task_embedding import FeatureLearner, TaskEmbedding, as_task_embedding
 from fewone.networks import NetworkSettings, Statistics, build_embedding
 
+KernelKind = Literal["linear", "cosine", "rbf"]
 NUS = (0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
+
+
+@dataclass(frozen=True)
+class MetaOptNetSettings(LearnerSettings):
+    """nu: in training; for evaluation it is chosen on validation tasks. ridge: added to the kernel's diagonal.
+
+    penalty: the upper bound of a weight where the support has two classes (nu rules with one).
+    """
+
+    nu: Annotated[float, Limit(lambda value: 0 < value <= 1, "a number above 0 and at most 1")] = 0.1
+    kernel: KernelKind = "linear"
+    ridge: NotNegative = 1.0
+    penalty: AboveZero = 0.1
 
 
 class OutlierShare(nn.Module):
@@ -242,10 +258,10 @@ def find_bias(program: QuadraticProgram, solution: Solution, signs: Tensor) -> T
     return torch.where(margin.any(-1), mean, 0.5 * (least + most))
 
 
-def build_metaoptnet(settings: LearnerSettings, network: NetworkSettings, shape: tuple[int, ...]) -> MetaOptNet:
+def build_metaoptnet(settings: MetaOptNetSettings, network: NetworkSettings, facts: DataFacts) -> MetaOptNet:
     """The learner `metaoptnet`; it reads nu, kernel, ridge and penalty."""
     return MetaOptNet(
-        build_embedding(network, shape),
+        build_embedding(network, facts.shape),
         kernel=settings.kernel,
         nu=settings.nu,
         penalty=settings.penalty,

@@ -15,10 +15,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fewone.documents import Count, NotNegative, Positive
 from fewone.episodes import NORMAL, ClassBatch, Episodes, Examples
 from fewone.errors import FewoneError
+from fewone.learners.algorithm import DataFacts, LearnerSettings
 from fewone.learners.meta_learner import GAIN, MetaLearner, Scorer, query_loss, snapshot
-from fewone.learners.settings import LearnerSettings
 from fewone.networks import NetworkSettings, RunningNorm, as_embedding, build_embedding
 
 LOG_TWO_PI = math.log(2.0 * math.pi)
@@ -136,6 +137,23 @@ class EmbeddedPlda:
         return scorer.score(latent[0, left].unsqueeze(1)).squeeze(1)
 
 
+@dataclass(frozen=True)
+class PldaSettings(LearnerSettings):
+    """batch: trained on episodes, or on batches of classes where another task's normals are anomalies.
+
+    dimensions: the width of the space that distances live in (0: the network's own). largest_support: batches of
+    classes train every K from 1 to this (episodes: see training.smallest_k). auxiliary_weight: of a cross-entropy over
+    all training classes, in batches of classes (0: none). flip_views: adapt and score images by the mean of both mirror
+    views.
+    """
+
+    batch: Literal["episodes", "classes"] = "episodes"
+    dimensions: Count = 128
+    largest_support: Positive = 10
+    auxiliary_weight: NotNegative = 0.5
+    flip_views: bool = False
+
+
 class Plda(MetaLearner):
     """The library's own learner: a Gaussian model of classes on a shared embedding, adapted by Bayes' rule.
 
@@ -176,7 +194,6 @@ class Plda(MetaLearner):
         auxiliary_classes: int = 0,
         auxiliary_weight: float = 0.5,
         flip_views: bool = False,
-        precision: Literal["float32", "bfloat16"] = "float32",
         features: int | None = None,
     ) -> None:
         super().__init__()
@@ -187,7 +204,7 @@ class Plda(MetaLearner):
             )
         self.batch = batch
         self.largest_support, self.auxiliary_weight = largest_support, auxiliary_weight
-        self.flip_views, self.precision = flip_views, precision
+        self.flip_views = flip_views
         self.embedding = embedding
         self.projection = nn.Linear(embedding.width, dimensions) if dimensions else nn.Identity()
         width = dimensions or embedding.width
@@ -255,7 +272,7 @@ class Plda(MetaLearner):
     def _episode_loss(self, episodes: Episodes) -> Tensor:
         """Support and queries in one pass, so that they share the statistics of the batch."""
         support = episodes.support
-        latent = self._embed_for_training(torch.cat([support.inputs, episodes.query.inputs], 1))
+        latent = self.embed(torch.cat([support.inputs, episodes.query.inputs], 1))
         normal = (support.labels == NORMAL).to(latent.dtype)
         scorer = PosteriorScorer(self, latent[:, : normal.shape[1]], normal, 1.0 - normal)
         return query_loss(scorer.score(latent[:, normal.shape[1] :]), episodes.query)
@@ -265,7 +282,7 @@ class Plda(MetaLearner):
         classes, examples = batch.inputs.shape[:2]
         if classes < 2 or examples < 2:
             raise FewoneError(f"a batch of {classes} classes with {examples} examples: at least 2 of each are needed")
-        latent = self._embed_for_training(batch.inputs)
+        latent = self.embed(batch.inputs)
         sizes = spread_sizes(classes, min(self.largest_support, examples - 1)).to(latent.device)
         position = torch.arange(examples, device=latent.device)
         normal = (position < sizes.unsqueeze(-1)).to(latent.dtype)
@@ -286,14 +303,10 @@ class Plda(MetaLearner):
         truth = class_index.to(latent.device).repeat_interleave(latent.shape[1])
         if int(truth.max()) >= self.classifier.out_features:
             raise FewoneError(
-                f"a batch holds class number {int(truth.max())}, learning.auxiliary_classes is"
-                f" {self.classifier.out_features}: raise it, or set it to 0 to train without this loss"
+                f"a batch holds class number {int(truth.max())}, the learner was built for"
+                f" {self.classifier.out_features}: raise auxiliary_classes, or set it to 0 to train without this loss"
             )
         return self.auxiliary_weight * F.cross_entropy(logits, truth)
-
-    def _embed_for_training(self, inputs: Tensor) -> Tensor:
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.precision == "bfloat16"):
-            return self.embed(inputs)
 
 
 def spread_sizes(count: int, largest: int) -> Tensor:
@@ -301,14 +314,14 @@ def spread_sizes(count: int, largest: int) -> Tensor:
     return torch.linspace(largest, 1, count).round().to(torch.int64)
 
 
-def build_plda(settings: LearnerSettings, network: NetworkSettings, shape: tuple[int, ...]) -> MetaLearner:
+def build_plda(settings: PldaSettings, network: NetworkSettings, facts: DataFacts) -> MetaLearner:
+    auxiliary = settings.batch == "classes" and settings.auxiliary_weight > 0
     return Plda(
-        build_embedding(network, shape),
+        build_embedding(network, facts.shape),
         dimensions=settings.dimensions,
         batch=settings.batch,
         largest_support=settings.largest_support,
-        auxiliary_classes=settings.auxiliary_classes,
+        auxiliary_classes=facts.training_classes if auxiliary else 0,
         auxiliary_weight=settings.auxiliary_weight,
         flip_views=settings.flip_views,
-        precision=settings.precision,
     )

@@ -9,14 +9,21 @@ their running averages, so a query's score still depends on no other query.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 
 from fewone.episodes import ANOMALOUS, NORMAL, ClassBatch, Episodes, Examples
+from fewone.learners.algorithm import DataFacts, LearnerSettings
 from fewone.learners.meta_learner import Scorer, query_loss, snapshot
-from fewone.learners.settings import LearnerSettings
 from fewone.learners.task_embedding import FeatureLearner, TaskEmbedding, as_task_embedding
 from fewone.networks import NetworkSettings, Statistics, build_embedding
+
+
+@dataclass(frozen=True)
+class ProtoNetSettings(LearnerSettings):
+    """It has none: the temperature is learned."""
 
 
 class ProtoNet(FeatureLearner):
@@ -105,6 +112,5 @@ def compare_distances(features: Tensor, prototypes: Tensor) -> Tensor:
     return (features - normal).square().mean(-1) - (features - anomalous).square().mean(-1)
 
 
-def build_protonet(settings: LearnerSettings, network: NetworkSettings, shape: tuple[int, ...]) -> ProtoNet:
-    """The learner `protonet`; it reads no field of LearnerSettings."""
-    return ProtoNet(build_embedding(network, shape))
+def build_protonet(settings: ProtoNetSettings, network: NetworkSettings, facts: DataFacts) -> ProtoNet:
+    return ProtoNet(build_embedding(network, facts.shape))

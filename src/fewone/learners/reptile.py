@@ -6,15 +6,32 @@ authors' program no step does: `balanced_step = False`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from torch import Tensor, nn
 
+from fewone.documents import Count, NotNegative
 from fewone.episodes import ClassBatch, Episodes, Examples
 from fewone.learners.adapted_scorer import AdaptedScorer
+from fewone.learners.algorithm import DataFacts, LearnerSettings
 from fewone.learners.inner_loop import inner_loop_of
 from fewone.learners.inner_rates import FixedRates, check_rate
 from fewone.learners.meta_learner import MetaLearner
-from fewone.learners.settings import LearnerSettings
-from fewone.networks import NetworkSettings, as_classifier, build_embedding
+from fewone.networks import Classifier, NetworkSettings, as_classifier, build_embedding
+
+
+@dataclass(frozen=True)
+class ReptileSettings(LearnerSettings):
+    """inner_rate, inner_steps: of the descent. balanced_step: the last step of meta-training is on the class-balanced
+    query, as the paper says; False: on the support like the others, as in the authors' program.
+
+    query_statistics: in meta-training the query is normed by its own batch, as in the authors' program.
+    """
+
+    inner_rate: NotNegative = 0.01
+    inner_steps: Count = 5
+    query_statistics: bool = False
+    balanced_step: bool = True
 
 
 class Reptile(MetaLearner):
@@ -58,6 +75,10 @@ class Reptile(MetaLearner):
         self.balanced_step, self.query_statistics = balanced_step, query_statistics
         self.note(inner_rate=inner_rate, inner_steps=inner_steps)
 
+    @property
+    def initialisation(self) -> Classifier:
+        return self.classifier
+
     def adapt(self, support: Examples) -> AdaptedScorer:
         return inner_loop_of(self.classifier).adapt(self.rates(), support)
 
@@ -68,10 +89,10 @@ class Reptile(MetaLearner):
         return loop.accumulate_reptile_gradient(self.rates(), episodes, self.balanced_step, self.query_statistics)
 
 
-def build_reptile(settings: LearnerSettings, network: NetworkSettings, shape: tuple[int, ...]) -> Reptile:
+def build_reptile(settings: ReptileSettings, network: NetworkSettings, facts: DataFacts) -> Reptile:
     """One fixed rate for every parameter."""
     return Reptile(
-        build_embedding(network, shape),
+        build_embedding(network, facts.shape),
         inner_rate=settings.inner_rate,
         inner_steps=settings.inner_steps,
         balanced_step=settings.balanced_step,

@@ -7,9 +7,10 @@ from fewone.networks.backbone import Backbone, as_classifier, as_embedding
 from fewone.networks.conv import ConvEmbedding
 from fewone.networks.embedding import Classifier, Embedding, Statistics
 from fewone.networks.norms import RunningNorm
-from fewone.networks.settings import IdentityEmbedding, NetworkSettings, build_embedding
+from fewone.networks.settings import NETWORKS, IdentityEmbedding, NetworkSettings, build_embedding
 
 __all__ = [
+    "NETWORKS",
     "Backbone",
     "Classifier",
     "ConvEmbedding",

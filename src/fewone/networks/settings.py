@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from torch import Tensor
 
+from fewone.documents import Limit, Positive, at_least
 from fewone.errors import FewoneError
 from fewone.networks.conv import ConvEmbedding
 from fewone.networks.embedding import Embedding, Statistics
@@ -34,19 +35,22 @@ class NetworkSettings:
     """
 
     architecture: str = "conv"
-    filters: tuple[int, ...] = (32, 32, 32, 32)
-    kernel: int = 3
+    filters: Annotated[
+        tuple[int, ...],
+        Limit(lambda value: len(value) > 0 and min(value) >= 1, "a list of whole numbers of at least 1"),
+    ] = (32, 32, 32, 32)
+    kernel: Annotated[int, Limit(lambda value: value >= 1 and value % 2 == 1, "an odd whole number")] = 3
     norm: Literal["none", "support", "running"] = "none"
     norm_place: Literal["before-relu", "last"] = "before-relu"
     halving: Literal["floor", "ceil"] = "floor"
     pooling: Literal["flatten", "mean-max"] = "flatten"
     front_end: Literal["none", "log-spectrogram"] = "none"
-    window: int = 256
-    hop: int = 128
-    bands: int = 32
-    kernels: int = 256
-    drop_rate: float = 0.0
-    drop_block: int = 5
+    window: Annotated[int, at_least(2, "a whole number")] = 256
+    hop: Positive = 128
+    bands: Positive = 32
+    kernels: Positive = 256
+    drop_rate: Annotated[float, Limit(lambda value: 0 <= value < 1, "a number from 0 to below 1")] = 0.0
+    drop_block: Positive = 5
 
 
 class FrontEndEmbedding(Embedding):

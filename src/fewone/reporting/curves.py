@@ -21,13 +21,13 @@ def draw_curves(evidence: Evidence) -> tuple[Figure, ...]:
     """Every curve for which there are points."""
     figures = []
     kept = [one for seeds in evidence.trainings.values() for one in seeds if len(one.history) > 1]
-    for dataset in sorted({str(training.experiment["dataset"]) for training in kept}):
-        trainings = [training for training in kept if training.experiment["dataset"] == dataset]
+    for dataset in sorted({training.experiment.dataset for training in kept}):
+        trainings = [training for training in kept if training.experiment.dataset == dataset]
         for x_label, key in (("iterations", "iteration"), ("CPU minutes", "cpu_seconds")):
             divisor = 60 if key == "cpu_seconds" else 1
             lines = [
                 Line(
-                    f"{t.experiment['learner']} K={t.experiment['k']} seed {t.seed}",
+                    f"{t.experiment.learner} K={t.experiment.k} seed {t.seed}",
                     tuple((getattr(p, key) / divisor, 100 * p.accuracy) for p in t.history),
                 )
                 for t in trainings

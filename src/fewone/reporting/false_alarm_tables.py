@@ -82,11 +82,9 @@ def _fill(one: AlarmFinding) -> list[Cell | None]:
 
 def _key(one: AlarmFinding) -> _Key:
     """Dataset, learner, K, level, and the network, by which two settings of one learner are told apart."""
-    network = one.first.experiment["network"]
-    filters = network.get("filters", []) if isinstance(network, dict) else []
-    widths = "-".join(map(str, filters)) if isinstance(filters, list | tuple) else ""
-    trained = f"trained for K={one.first.experiment['k']}, filters {widths}"
-    return _dataset(one), str(one.first.experiment["learner"]), one.first.k, one.first.level, trained
+    experiment = one.first.experiment
+    trained = f"trained for K={experiment.k}, filters {'-'.join(map(str, experiment.network.filters))}"
+    return _dataset(one), experiment.learner, one.first.k, one.first.level, trained
 
 
 def _label(keys: Sequence[_Key]) -> dict[_Key, str]:
@@ -98,4 +96,4 @@ def _label(keys: Sequence[_Key]) -> dict[_Key, str]:
 
 
 def _dataset(one: AlarmFinding) -> str:
-    return str(one.first.experiment["dataset"])
+    return one.first.experiment.dataset

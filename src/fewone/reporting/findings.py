@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fewone.documents import DocumentError, from_plain, to_plain
 from fewone.errors import FewoneError
-from fewone.learners import LearnerSettings
-from fewone.networks import NetworkSettings
+from fewone.experiment import Experiment
 from fewone.results import (
+    EVALUATIONS,
     Alarms,
     Cosine,
     Failure,
@@ -32,7 +29,6 @@ from fewone.results import (
     join_units,
     read_results,
 )
-from fewone.training import TrainingSettings
 
 Record = TypeVar("Record", Training, Cosine)
 
@@ -51,7 +47,7 @@ class SeedAverage:
     experiment: as it was trained, of the first seed; key: the same for all its seeds and evaluations.
     """
 
-    experiment: dict[str, Any]
+    experiment: Experiment
     key: str
     k: int
     normal_share: float
@@ -67,7 +63,7 @@ class SeedAverage:
     @property
     def seeds(self) -> int:
         """How many; of datasets together, those of the one with the fewest."""
-        return min(Counter(row.experiment["dataset"] for row in self.rows).values())
+        return min(Counter(row.experiment.dataset for row in self.rows).values())
 
     @property
     def cpu_minutes(self) -> float:
@@ -76,15 +72,15 @@ class SeedAverage:
 
     @property
     def learner(self) -> str:
-        return str(self.experiment["learner"])
+        return self.experiment.learner
 
     @property
     def dataset(self) -> str:
-        return str(self.experiment["dataset"])
+        return self.experiment.dataset
 
     @property
     def normed(self) -> bool:
-        return bool(self.experiment["network"]["norm"] != "none")
+        return self.experiment.network.norm != "none"
 
     @property
     def support_cir(self) -> int:
@@ -94,24 +90,21 @@ class SeedAverage:
     @property
     def settings(self) -> str:
         """The learner and what distinguishes its settings: network, augmentation, what calibrates it."""
-        network, training = self.experiment["network"], self.experiment["training"]
-        parts = ["-".join(str(width) for width in network["filters"])]
-        parts += [network["front_end"]] if network.get("front_end", "none") != "none" else []
-        parts += ["+".join(training["augmentation"])] if training.get("augmentation") else []
-        parts += ["leave-tasks-out calibration"] if training.get("leave_out") else []
+        network, training = self.experiment.network, self.experiment.training
+        parts = ["-".join(str(width) for width in network.filters)]
+        parts += [network.front_end] if network.front_end != "none" else []
+        parts += ["+".join(training.augmentation)] if training.augmentation else []
+        parts += ["leave-tasks-out calibration"] if training.leave_out else []
         return f"{self.learner} ({', '.join(parts)})"
 
     @property
     def flat_settings(self) -> dict[str, str]:
         """Every setting of network, learner and training by its name, but how often a training was looked at."""
-        return _flatten(self.key)
+        return _flatten(self.experiment)
 
     def shown_at(self, path: str) -> Any:
-        """A setting by its path, such as learning.inner_rate; one that is younger than the row by its default."""
-        value: Any = _read_key(self.key)
-        for name in path.split("."):
-            value = value.get(name)
-        return value
+        """A setting by its path, such as learning.inner_rate; None where the learner has none of that name."""
+        return self.experiment.flatten().get(path)
 
 
 @dataclass(frozen=True)
@@ -137,7 +130,7 @@ class AlarmFinding:
     @property
     def seeds(self) -> int:
         """How many; of datasets together, those of the one with the fewest."""
-        return min(Counter(record.experiment["dataset"] for record in self.records).values())
+        return min(Counter(record.experiment.dataset for record in self.records).values())
 
 
 @dataclass(frozen=True)
@@ -227,7 +220,7 @@ def _join(findings: Sequence[SeedAverage]) -> Iterable[SeedAverage]:
     ways: dict[tuple[str, int, float, str, str], dict[str, SeedAverage]] = {}
     for finding in findings:
         if any(finding.dataset in members for members in TOGETHER.values()):
-            key = _write_key({**_read_key(finding.key), "dataset": None})
+            key = finding.experiment.key(["dataset", *SEEDS])
             way = (key, finding.k, finding.normal_share, finding.level, finding.threshold)
             ways.setdefault(way, {})[finding.dataset] = finding
     for name, members in TOGETHER.items():
@@ -240,7 +233,7 @@ def _unite(name: str, parts: Sequence[SeedAverage]) -> SeedAverage:
     scores = join_units({part.dataset: part.scores for part in parts})
     return replace(
         parts[0],
-        experiment={**parts[0].experiment, "dataset": name},
+        experiment=replace(parts[0].experiment, dataset=name),
         rows=tuple(row for part in parts for row in part.rows),
         scores=scores,
     )
@@ -272,25 +265,22 @@ def average_units(seeds: Sequence[tuple[tuple[str, ...], tuple[float, ...]]]) ->
     return [sum(values) / len(values) for values in found.values()]
 
 
-SETTINGS = {"network": NetworkSettings, "learning": LearnerSettings, "training": TrainingSettings}
+SEEDS = ("seed", *EVALUATIONS)
+"""What does not make a training another experiment: its seed, and at which further K it was evaluated."""
 
 
-def _key(experiment: dict[str, Any]) -> str:
-    """What makes two trainings the same experiment: everything but the seed; settings unknown then count as left alone.
-
-    At which further K it was evaluated does not make it another learner.
-    """
-    return _complete_key(json.dumps(experiment))
+def _key(experiment: Experiment) -> str:
+    return experiment.key(SEEDS)
 
 
-KeyOf = Callable[[dict[str, Any]], str]
+KeyOf = Callable[[Experiment], str]
 
 
 def _remember_keys() -> KeyOf:
-    """As `_key`, by identity: the records of a file share their experiment; to write it out for each takes a second."""
-    known: dict[int, tuple[dict[str, Any], str]] = {}
+    """As `_key`, by identity: the records of a file share their experiment; to hash it for each takes a second."""
+    known: dict[int, tuple[Experiment, str]] = {}
 
-    def find(experiment: dict[str, Any]) -> str:
+    def find(experiment: Experiment) -> str:
         if id(experiment) not in known:
             # With the experiment itself, so that no other can have its identity.
             known[id(experiment)] = experiment, _key(experiment)
@@ -300,40 +290,15 @@ def _remember_keys() -> KeyOf:
 
 
 @lru_cache(maxsize=10_000)
-def _complete_key(text: str) -> str:
-    """To complete an experiment takes a millisecond, and a training has a dozen records."""
-    return _write_key(_complete(json.loads(text)))
-
-
-def _write_key(experiment: Mapping[str, Any]) -> str:
-    return json.dumps({**experiment, "seed": None, "further_k": None}, sort_keys=True)
-
-
-@lru_cache(maxsize=10_000)
-def _read_key(key: str) -> dict[str, Any]:
-    experiment: dict[str, Any] = json.loads(key)
-    return experiment
-
-
-@lru_cache(maxsize=10_000)
-def _flatten(key: str) -> dict[str, str]:
-    experiment = _read_key(key)
+def _flatten(experiment: Experiment) -> dict[str, str]:
+    plain = experiment.to_plain()
     return {
         name: _show(value)
-        for part in SETTINGS
-        for name, value in experiment[part].items()
+        for part in ("network", "learning", "training")
+        for name, value in plain[part].items()
         if not name.startswith("validat")
     }
 
 
 def _show(value: object) -> str:
     return ("-".join(map(str, value)) or "none") if isinstance(value, list | tuple) else str(value)
-
-
-def _complete(experiment: dict[str, Any]) -> dict[str, Any]:
-    completed = dict(experiment)
-    for name, kind in SETTINGS.items():
-        # A row of a version with other settings stands for itself.
-        with suppress(DocumentError, KeyError):
-            completed[name] = to_plain(from_plain(kind, experiment[name]))
-    return completed

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from fewone.learners import LEARNERS
 from fewone.reporting.findings import TOGETHER, Evidence, SeedAverage
 from fewone.reporting.published import read_published
 from fewone.reporting.tables import Cell, Table, Verdict, choose, judge, measure
 from fewone.reporting.ways import follows_paper
 from fewone.results import Interval, Level, Threshold
 
-OWN = ("plda", "contrast", "evidence")
 REFERENCE = "oc-maml"
 SHOWN_K = (2, 10)
 THRESHOLDS: tuple[Threshold, ...] = ("own", "calibrated")
@@ -20,7 +20,7 @@ def build_own_table(evidence: Evidence) -> Table:
     columns += [f"OC-MAML here, K={k}" for k in SHOWN_K]
     found: dict[tuple[str, Level, str], dict[tuple[int, str], list[SeedAverage]]] = {}
     for finding in evidence.shown:
-        if finding.learner in OWN and finding.support_cir == 0:
+        if _is_own(finding.learner) and finding.support_cir == 0:
             row = found.setdefault((finding.dataset, finding.level, finding.settings), {})
             row.setdefault((finding.k, finding.threshold), []).append(finding)
     rows = []
@@ -31,6 +31,10 @@ def build_own_table(evidence: Evidence) -> Table:
         name = dataset if level == "example" else f"{dataset}, each run"
         rows.append((f"{name}: {label}", tuple(cells)))
     return Table("The library's own learners", tuple(columns), tuple(rows))
+
+
+def _is_own(learner: str) -> bool:
+    return learner in LEARNERS and LEARNERS[learner].own
 
 
 def best_published(dataset: str, k: int) -> float | None:

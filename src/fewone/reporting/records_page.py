@@ -35,7 +35,7 @@ def link_to(record: Record) -> str:
 
 def name_page(record: Record) -> str:
     """The page of the record's dataset."""
-    return re.sub(r"[^\w-]+", "-", str(record.experiment["dataset"])) + ".html"
+    return re.sub(r"[^\w-]+", "-", record.experiment.dataset) + ".html"
 
 
 def render_records(evidence: Evidence) -> dict[str, str]:
@@ -60,7 +60,7 @@ def _list_records(evidence: Evidence) -> Iterable[Record]:
 
 def _render_page(trainings: Mapping[str, list[Record]], files: Mapping[str, tuple[str, ...]]) -> str:
     first = next(iter(trainings.values()))[0]
-    parts = [_HEAD.format(title=escape(str(first.experiment["dataset"])))]
+    parts = [_HEAD.format(title=escape(first.experiment.dataset))]
     for training, records in sorted(trainings.items(), key=lambda item: _sort_key(item[1][0])):
         parts.append(_render_training(training, records, files.get(training, ())))
     return "".join([*parts, "</body></html>\n"])
@@ -68,7 +68,7 @@ def _render_page(trainings: Mapping[str, list[Record]], files: Mapping[str, tupl
 
 def _sort_key(record: Record) -> tuple[str, int, int]:
     experiment = record.experiment
-    return str(experiment["learner"]), int(str(experiment["k"])), record.seed
+    return experiment.learner, experiment.k, record.seed
 
 
 def _render_training(training: str, records: list[Record], files: tuple[str, ...]) -> str:
@@ -78,11 +78,11 @@ def _render_training(training: str, records: list[Record], files: tuple[str, ...
     histories = [record for record in records if isinstance(record, Training)]
     newest = max((record.provenance for record in records), key=lambda one: one.timestamp)
     parts = [
-        f'<details id="t{training}"><summary>{escape(str(experiment["learner"]))} K={experiment["k"]}'
+        f'<details id="t{training}"><summary>{escape(experiment.learner)} K={experiment.k}'
         f" seed {records[0].seed}, {_count(rows, 'evaluation')}</summary>",
         f"<p>{escape(', '.join(files))}<br>{escape(_describe(newest))}</p>",
         *(f"<p>{escape(_describe_training(one))}</p>" for one in histories if one.history),
-        f"<pre>{escape(json.dumps(experiment))}</pre>",
+        f"<pre>{escape(json.dumps(experiment.to_plain()))}</pre>",
     ]
     if rows:
         parts += ["<table>", _line("th", ["K", "normals", "steps", "each", "threshold", *_METRICS, "units", "CPU s"])]

@@ -270,7 +270,7 @@ def _label_findings(found: Sequence[SeedAverage]) -> list[str]:
 def _describe(finding: SeedAverage) -> str:
     norm = ", BN" if finding.normed else ""
     share = f", c = {finding.support_cir} %" if finding.support_cir else ""
-    front = finding.experiment["network"].get("front_end", "none")
+    front: str = finding.experiment.network.front_end
     front = "" if front == "none" else f", {front}"
     threshold = "" if finding.threshold == "own" else ", calibrated threshold"
     return f"{finding.learner} K={finding.k}{norm}{front}{share}{threshold}"

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+from fewone.datasets import DATASETS
 from fewone.errors import FewoneError
 from fewone.experiments import default_experiment
-from fewone.experiments.defaults import CLASS_FAMILIES
 from fewone.reporting.findings import SeedAverage
 from fewone.results import Training, ValidationPoint
 from fewone.training import Validation, find_best
@@ -39,7 +39,7 @@ def is_valid(finding: SeedAverage) -> bool:
     checkpoint and MTL's were chosen by a head that is put on later, Reptile's by K queries, one of each class at K=2.
     """
     learner = finding.learner
-    if learner.startswith("fb") and finding.dataset.split("/")[0] in CLASS_FAMILIES:
+    if learner.startswith("fb") and _has_classes(finding.dataset):
         return bool(finding.shown_at("learning.batch") == "classes")
     if learner.startswith(("fb", "mtl")):
         return bool(finding.shown_at("training.select") == "last")
@@ -85,9 +85,9 @@ def mark(finding: SeedAverage) -> str:
     letters = [
         letter
         for letter, paths in MARKS.items()
-        if any(_plain(finding.shown_at(path)) != _plain(_look_up(usual, path)) for path in paths)
+        if any(_plain(finding.shown_at(path)) != _plain(usual.get(path)) for path in paths)
     ]
-    return "".join(letters) + ("k" if finding.experiment["k"] != finding.k and not _on_trunk(finding) else "")
+    return "".join(letters) + ("k" if finding.experiment.k != finding.k and not _on_trunk(finding) else "")
 
 
 def _on_trunk(finding: SeedAverage) -> bool:
@@ -99,18 +99,19 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
+def _has_classes(dataset: str) -> bool:
+    """Whether another task's normals are anomalies there, so that FB can learn a softmax over classes."""
+    family = dataset.split("/")[0]
+    return family in DATASETS and DATASETS[family].exclusive_classes
+
+
 @cache
 def _find_usual(dataset: str, learner: str, k: int) -> dict[str, Any] | None:
     try:
-        return default_experiment(dataset, learner, k).to_plain()
+        return default_experiment(dataset, learner, k).flatten()
     except FewoneError:
         # A row of a learner or dataset that no longer exists.
         return None
-
-
-def _look_up(plain: dict[str, Any], path: str) -> Any:
-    part, name = path.split(".")
-    return plain[part][name]
 
 
 def describe_choice(trainings: Sequence[Training]) -> str:
@@ -126,9 +127,8 @@ def describe_choice(trainings: Sequence[Training]) -> str:
 
 def _find_kept(training: Training) -> tuple[int, int, bool]:
     """The kept iteration, the last one, and whether the first of several validations won."""
-    settings: dict[str, Any] = training.experiment["training"]  # type: ignore[assignment]
     history = [_as_validation(point) for point in training.history]
-    best = find_best(history, settings.get("select", "loss"))
+    best = find_best(history, training.experiment.training.select)
     assert best is not None
     return best.iteration, history[-1].iteration, len(history) > 1 and best.iteration == history[0].iteration
 

@@ -6,6 +6,7 @@ Enters: values per unit. Leaves: small JSON files, means with intervals, paired 
 from fewone.results.files import ResultSet, read_results, write_records
 from fewone.results.provenance import Provenance, Versions, find_commit, find_provenance
 from fewone.results.records import (
+    EVALUATIONS,
     Alarms,
     Cosine,
     Failure,
@@ -35,6 +36,7 @@ from fewone.results.statistics import (
 )
 
 __all__ = [
+    "EVALUATIONS",
     "Alarms",
     "Cosine",
     "Failure",

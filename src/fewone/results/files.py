@@ -18,6 +18,7 @@ from typing import Any
 
 from fewone.documents import DocumentError, Json, from_plain, nearest, to_plain
 from fewone.errors import FewoneError
+from fewone.experiment import Experiment
 from fewone.files import atomic_write
 from fewone.results.line_files import read_lines
 from fewone.results.provenance import Versions
@@ -30,6 +31,7 @@ from fewone.results.records import (
     Training,
     ValidationPoint,
     identify_training,
+    read_experiment_table,
 )
 from fewone.results.statistics import Summary
 
@@ -136,14 +138,15 @@ def write_records(folder: Path, *records: Record) -> tuple[Path, ...]:
     return tuple(written)
 
 
-def name_file(experiment: Mapping[str, Any]) -> str:
+def name_file(experiment: Experiment) -> str:
     """What the files of a training are called: people read the beginning, the end keeps trainings apart.
 
-    >>> name_file({"dataset": "mt-mnist/0", "learner": "oc-maml", "k": 10, "seed": 3})
-    'mt-mnist-0.oc-maml.K10.seed3...'
+    >>> from fewone.experiments import default_experiment
+    >>> name_file(default_experiment("mt-mnist/0", "oc-maml", k=10, seed=3)).rpartition(".")[0]
+    'mt-mnist-0.oc-maml.K10.seed3'
     """
-    about = [re.sub(r"[^\w+-]+", "-", str(experiment.get(key, "")))[-40:] for key in ("dataset", "learner")]
-    return ".".join([*about, f"K{experiment.get('k')}", f"seed{experiment.get('seed')}", identify_training(experiment)])
+    about = [re.sub(r"[^\w+-]+", "-", name)[-40:] for name in (experiment.dataset, experiment.learner)]
+    return ".".join([*about, f"K{experiment.k}", f"seed{experiment.seed}", identify_training(experiment)])
 
 
 def read_results(place: Path) -> ResultSet:
@@ -241,7 +244,7 @@ def _encode(records: Sequence[Record]) -> bytes:
         _dump({"commit": commit, "fingerprint": fingerprint, "versions": to_plain(versions)})
         for commit, fingerprint, versions in encoder.sources
     ]
-    lines = [f'"format": {_dump(FORMAT)}', f'"experiment": {_dump(records[0].experiment)}']
+    lines = [f'"format": {_dump(FORMAT)}', f'"experiment": {_dump(records[0].experiment.to_plain())}']
     lines += [_list("sources", sources), _list("units", [_dump(list(units)) for units in encoder.units])]
     lines += [_list(name, encoded) for name, encoded in parts.items()]
     return ("{" + ",\n".join(lines) + "}\n").encode()
@@ -257,9 +260,7 @@ def _list(name: str, items: Sequence[str]) -> str:
 
 def _decode(document: Mapping[str, Any]) -> Iterator[Record]:
     """The records of a file; all of them share one experiment."""
-    experiment = document.get("experiment")
-    if not isinstance(experiment, dict):
-        raise DocumentError(("experiment",), "a table is needed")
+    experiment = read_experiment_table(document.get("experiment"))
     known = ["format", "experiment", "sources", "units", *_PARTS]
     for key in document:
         if key not in known:

@@ -12,7 +12,8 @@ from typing import Any
 
 from fewone.documents import DocumentError, from_plain
 from fewone.errors import FewoneError
-from fewone.results.records import Alarms, Cosine, Failure, Record, Row, Training
+from fewone.experiment import Experiment
+from fewone.results.records import Alarms, Cosine, Failure, Record, Row, Training, read_experiment_table
 
 _KINDS: dict[str, type[Record]] = {
     "row": Row,
@@ -39,9 +40,10 @@ def read_lines(content: bytes, place: str) -> tuple[list[Record], str]:
     ]
     trainings = _find_trainings(tables)
     records = []
+    read: dict[int, Experiment] = {}
     for number, table in enumerate(tables, start=1):
         try:
-            records.append(_build(table, trainings))
+            records.append(_build(table, trainings, read))
         except DocumentError as error:
             raise FewoneError(f"{place}, line {number}: {error}") from error
     return records, notice
@@ -102,7 +104,8 @@ def _find_training(experiment: Mapping[str, Any], trainings: _Trainings) -> dict
     return max(trainings[_settle(experiment)], key=agrees)
 
 
-def _build(table: Mapping[str, Any], trainings: _Trainings) -> Record:
+def _build(table: Mapping[str, Any], trainings: _Trainings, read: dict[int, Experiment]) -> Record:
+    """read: the experiments so far, by the table that they were read from, so that records share them."""
     kind = _KINDS[table["kind"]]
     values = {key: value for key, value in table.items() if key not in ("kind", "origin", "seed", "summary")}
     if "origin" in table:
@@ -111,5 +114,8 @@ def _build(table: Mapping[str, Any], trainings: _Trainings) -> Record:
         values |= {"k": table["experiment"].get("k"), "normal_share": table["experiment"].get("test_normal_share", 1.0)}
     if table.get("seed") != table["experiment"].get("seed"):
         raise DocumentError(("seed",), f"{table['experiment'].get('seed')!r} is needed, as in its experiment")
-    values["experiment"] = _find_training(table["experiment"], trainings)
+    training = _find_training(table["experiment"], trainings)
+    if id(training) not in read:
+        read[id(training)] = read_experiment_table(training)
+    values["experiment"] = read[id(training)]
     return from_plain(kind, values)

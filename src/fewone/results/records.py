@@ -5,14 +5,13 @@ The experiment of a record is the one that was trained; where it was evaluated (
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
-from fewone.documents import Json
+from fewone.documents import DocumentError
+from fewone.experiment import Experiment
 from fewone.results.provenance import Provenance
 from fewone.results.statistics import Results, Summary, UnitScores
 
@@ -25,13 +24,13 @@ Threshold = Literal["own", "calibrated"]
 class _Record:
     """Any record: of which experiment, and where it comes from."""
 
-    experiment: dict[str, Json]
+    experiment: Experiment
     provenance: Provenance
 
     @property
     def seed(self) -> int:
         """Of the training."""
-        return int(str(self.experiment["seed"]))
+        return self.experiment.seed
 
 
 @dataclass(frozen=True)
@@ -111,22 +110,37 @@ class Alarms(_Record):
 Record = Row | Failure | Training | Cosine | Alarms
 
 
-def identify_training(experiment: Mapping[str, Any]) -> str:
+EVALUATIONS = ("further_k",)
+"""The settings that change nothing of a training: at which further K it is evaluated."""
+
+
+def identify_training(experiment: Experiment) -> str:
     """The same for all records of one training: at which further K it is evaluated does not change it.
 
-    >>> first = {"dataset": "omniglot", "learner": "plda", "k": 10, "seed": 0, "further_k": [2]}
-    >>> identify_training(first) == identify_training({**first, "further_k": []})
+    >>> from dataclasses import replace
+    >>> from fewone.experiments import default_experiment
+    >>> first = default_experiment("omniglot")
+    >>> identify_training(first) == identify_training(replace(first, further_k=(2,)))
     True
-    >>> identify_training(first) == identify_training({**first, "seed": 1})
+    >>> identify_training(first) == identify_training(replace(first, seed=1))
     False
     """
-    settled = {key: value for key, value in experiment.items() if key != "further_k"}
-    return hashlib.sha256(json.dumps(settled, sort_keys=True).encode()).hexdigest()[:8]
+    return experiment.identify(EVALUATIONS, digits=8)
+
+
+def read_experiment_table(table: object) -> Experiment:
+    """The experiment of a record in a file; a mistake says where."""
+    if not isinstance(table, Mapping):
+        raise DocumentError(("experiment",), "a table is needed")
+    try:
+        return Experiment.read(table)
+    except DocumentError as error:
+        raise DocumentError(("experiment", *error.path), error.reason) from error
 
 
 def make_rows(
     results: Results,
-    experiment: dict[str, Json],
+    experiment: Experiment,
     k: int,
     normal_share: float,
     split: Split,

@@ -24,7 +24,7 @@ from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.documents import to_plain
 from fewone.episodes import EvaluationPlan, Task, TaskSplits
 from fewone.errors import InputError
-from fewone.evaluation.selection import calibrate_over_tasks, is_trained
+from fewone.evaluation.selection import calibrate_over_tasks
 from fewone.evaluation.task_calibration import choose_sizes, count_calibration
 from fewone.learners import MetaLearner
 from fewone.sampling import ClassSampler, EpisodeSampler
@@ -142,7 +142,7 @@ def _train(
         def calibrate() -> CalibrationMap:
             others = train_folds(
                 tasks,
-                settings.leave_out if is_trained(learner) else 0,
+                settings.leave_out if learner.is_trained else 0,
                 lambda number, rest: train_fold(first, number, rest),
                 lambda rest: copy.deepcopy(first),
             )
@@ -152,7 +152,7 @@ def _train(
                 learner, tasks, validation, sampler, seed, others, tasks=count, sizes=sizes, adaptation_sets=sets
             ).calibration
 
-        if is_trained(learner):
+        if learner.is_trained:
             learn(learner, Course(batches, validator, settings), kept, watch)
         else:
             # Nothing is kept on the way, so it is done again.

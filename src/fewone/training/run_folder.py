@@ -6,7 +6,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -24,6 +24,7 @@ from fewone.checkpoints import (
     read_checkpoint,
     read_versions,
     write_checkpoint,
+    write_spec,
 )
 from fewone.documents import DocumentError, from_plain, to_plain
 from fewone.errors import FewoneError
@@ -38,9 +39,9 @@ _MAY_CHANGE = {"training.minutes", "training.patience", "training.checkpoint_sec
 class RunFolder:
     """Keeps the state of one training of one experiment; holds the folder against other processes while open.
 
-    experiment: as plain values, compared with what the folder says on taking up; defaults: what stands for keys that
-    did not exist when the folder's run was begun. card: of the model that is trained. wait: for another process that
-    holds the folder, instead of refusing.
+    experiment: as plain values, compared with what the folder says on taking up. read: turns what a folder says into
+    today's values, for one that an older version began. card: of the model that is trained. wait: for another process
+    that holds the folder, instead of refusing.
     """
 
     def __init__(
@@ -49,11 +50,11 @@ class RunFolder:
         card: ModelSpec | OwnSpec,
         experiment: Mapping[str, Any],
         seconds: float = 60.0,
-        defaults: Mapping[str, Any] | None = None,
+        read: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict,
         wait: bool = False,
     ) -> None:
         self.folder, self.card, self.experiment, self.seconds = folder, card, experiment, seconds
-        self.defaults, self.wait = defaults or {}, wait
+        self.read, self.wait = read, wait
         self._kept_at = time.monotonic()
         self._model_iteration = -1
         self._lock = -1
@@ -105,7 +106,8 @@ class RunFolder:
         if place.exists():
             _, content = read_checkpoint(self.folder, MODEL)
             try:
-                theirs = json.loads(content["experiment"])
+                kept = content["experiment"]
+                theirs = json.loads(kept) if isinstance(kept, str) else kept
             except (KeyError, TypeError, ValueError) as error:
                 raise FewoneError(f"{place}: not a model of fewone ({error}); give another folder") from error
             self._check({"experiment": theirs, "fingerprint": content.get("fingerprint")}, place)
@@ -115,7 +117,10 @@ class RunFolder:
         theirs, ours = document.get("experiment"), self.experiment
         if not isinstance(theirs, Mapping):
             raise FewoneError(f"{place}: not a training state (no experiment)")
-        there, here = _flatten(self.defaults) | _flatten(theirs), _flatten(ours)
+        try:
+            there, here = _flatten(self.read(theirs)), _flatten(ours)
+        except DocumentError as error:
+            raise FewoneError(f"{place}: its experiment cannot be read by this version of fewone ({error})") from error
         allowed = _MAY_CHANGE | ({"training.iterations"} if here.get("training.schedule") == "constant" else set())
         for key in sorted({*there, *here} - allowed):
             if there.get(key) != here.get(key):
@@ -137,7 +142,7 @@ class RunFolder:
         best = state.best_validation
         if best is not None and best.iteration != self._model_iteration:
             drop_calibration(self.folder)
-            write_checkpoint(self.folder, MODEL, state.best, to_plain(self.card))
+            write_checkpoint(self.folder, MODEL, state.best, write_spec(self.card))
             self._model_iteration = best.iteration
         document = {
             "iteration": state.iteration,

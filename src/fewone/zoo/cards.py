@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from fewone.documents import DocumentError, from_plain, to_plain
+from fewone.documents import DocumentError, Json, from_plain, to_plain
 from fewone.errors import FewoneError
 
 CARD = "card.json"
@@ -45,8 +45,8 @@ class Accuracy:
 class ModelCard:
     """What a user must know before trusting a model.
 
-    shape: of one input, channels first. sampling_rate: in Hz, where the inputs are series in time. experiment: the
-    whole experiment as JSON. seeds: of the models behind the accuracies (the shipped one is the first).
+    shape: of one input, channels first. sampling_rate: in Hz, where the inputs are series in time. experiment:
+    the whole experiment, as a table. seeds: of the models behind the accuracies (the shipped one is the first).
     """
 
     title: str
@@ -55,7 +55,7 @@ class ModelCard:
     learner: str
     data: str
     licence: str
-    experiment: str
+    experiment: dict[str, Json]
     seeds: tuple[int, ...]
     accuracy: tuple[Accuracy, ...]
     intended_use: str
@@ -142,7 +142,11 @@ def read_card(folder: Path) -> ModelCard:
     """The card of a model's folder."""
     place = folder / CARD
     try:
-        return from_plain(ModelCard, json.loads(place.read_text()))
+        plain = json.loads(place.read_text())
+        if isinstance(plain, dict) and isinstance(plain.get("experiment"), str):
+            # Version 0.1 kept the experiment as a text.
+            plain["experiment"] = json.loads(plain["experiment"])
+        return from_plain(ModelCard, plain)
     except OSError as error:
         raise FewoneError(f"{place}: cannot be read ({error.strerror})") from error
     except DocumentError as fault:

@@ -1,0 +1,60 @@
+"""The models of the zoo score as they did when they were made: rebuilt from old cards, they are the same functions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from fewone.calibration import Calibrated
+from fewone.checkpoints import load_calibration, load_learner
+from fewone.episodes import Examples, generator_for
+from fewone.zoo import find_model
+
+STORED = json.loads(Path(__file__).with_name("scores.json").read_text())
+"""Written by version 0.1.0: python tests/zoo/test_scores.py > tests/zoo/scores.json"""
+
+
+def find_here() -> list[str]:
+    """What the last bits of a score depend on."""
+    return [torch.__version__, torch.backends.cpu.get_cpu_capability(), str(torch.get_num_threads())]
+
+
+@torch.no_grad()
+def score(name: str) -> tuple[Tensor, Tensor]:
+    """Logits of generated examples, the learner's own and calibrated, from a support of 5."""
+    model = find_model(name)
+    assert model is not None
+    learner, spec = load_learner(model.folder)
+    calibration = load_calibration(model.folder)
+    assert calibration is not None
+    generator = generator_for("scores of the zoo", name)
+    values = torch.randn(1, 13, *spec.shape, generator=generator)
+    values[:, 9:] += 2 * torch.randn(1, 4, *spec.shape, generator=generator)
+    scorer = Calibrated(learner, calibration).adapt(Examples.normals(values[:, :5]))
+    return scorer.scorer(values[:, 5:])[0], scorer(values[:, 5:])[0]
+
+
+@pytest.mark.parametrize("name", STORED["models"])
+def test_a_model_of_the_zoo_scores_as_it_did(name: str) -> None:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        found = torch.stack(score(name))
+        same_machine = find_here() == STORED["made by"]
+    finally:
+        torch.set_num_threads(threads)
+    stored = torch.tensor([[float.fromhex(value) for value in row] for row in STORED["models"][name]])
+    if same_machine:
+        assert torch.equal(found, stored)
+    torch.testing.assert_close(found, stored, rtol=1e-3, atol=1e-3)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    names = ("characters", "digits", "photos", "series", "vibration")
+    models = {name: [[float(value).hex() for value in row] for row in score(name)] for name in names}
+    print(json.dumps({"made by": find_here(), "models": models}, indent=1))
