@@ -24,7 +24,7 @@ def record_machine(number: int) -> tuple[str, Array, Array]:
     random = np.random.default_rng(number)
     wave = random.uniform(1, 9) + np.sin(np.arange(64) / random.uniform(2, 6) + random.uniform(0, 6))
     normal, anomalous = (wave + 0.1 * random.normal(size=(60, 1, 64)) for _ in range(2))
-    anomalous[..., 20:30] += 0.6  # a bump that no normal recording has
+    anomalous[..., 20:30] += 1.5  # a bump that no normal recording has
     return f"machine {number}", normal, anomalous
 
 

@@ -16,7 +16,7 @@ def run(name: str, **arguments: Any) -> Any:
 
 
 def test_own_network_with_maml() -> None:
-    assert run("own_network_with_maml", steps=40, machines=16) > 0.7
+    assert run("own_network_with_maml", steps=30, machines=20) > 0.8
 
 
 def test_protonets_on_pictures() -> None:

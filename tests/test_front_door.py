@@ -73,7 +73,7 @@ def test_any_module_under_any_learner_trains_adapts_saves_and_loads_to_the_bit(n
 
 
 def test_the_story_of_fifteen_lines_finds_anomalies_on_a_machine_never_seen() -> None:
-    learner = train(Maml(make_module(width=16), inner_rate=0.1, inner_steps=5), steps=150)
+    learner = train(Maml(make_module(width=16), inner_rate=0.1, inner_steps=5), steps=80)
     calibration = fewone.calibrate(learner, make_tasks(30)[12:], SAMPLER)
     normal, anomalous = make_arrays(77)
     detector = FewShotDetector(learner, scaling=SAMPLER.scaling, calibration=calibration).fit(normal[:5])
