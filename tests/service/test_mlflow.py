@@ -14,7 +14,7 @@ from fewone.errors import FewoneError
 
 mlflow = pytest.importorskip("mlflow", reason="mlflow is not installed (pip install 'fewone[mlflow]')")
 # Their own import warns of their own classes.
-pytestmark = pytest.mark.filterwarnings("ignore:.*type hint:UserWarning", "ignore::FutureWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:.*[Tt]ype hint:UserWarning", "ignore::FutureWarning")
 
 
 @pytest.fixture(autouse=True)

@@ -40,9 +40,13 @@ def test_no_answer_to_anything_is_a_500(tmp_path: Path) -> None:
         operations = [found.ok() for found in schema.get_all_operations()]
         assert len(operations) > 25
         told: Counter[int] = Counter()
-        each = -(-REQUESTS // len(operations))
-        for operation in operations:
-            _try_operation(client, operation, each, told)
+        for _ in range(20):  # some operations have few variants and are done early; the others make up for it
+            missing = REQUESTS - sum(told.values())
+            if missing <= 0:
+                break
+            for operation in operations:
+                _try_operation(client, operation, -(-missing // len(operations)), told)
+        print(f"{sum(told.values())} requests, answers by status: {dict(sorted(told.items()))}")
         assert sum(told.values()) >= REQUESTS
         assert {status for status in told if status >= 500} <= {503}
         assert told[200] and told[422]

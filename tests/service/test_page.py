@@ -93,6 +93,8 @@ def test_the_whole_story(page: Any, served: Running) -> None:
     page.locator("#slider").focus()
     page.keyboard.press("ArrowRight")
     page.get_by_text(re.compile("20 % false alarms: .* would change")).wait_for()
+    ringed = int(page.locator("#timeline").get_attribute("data-changed"))
+    assert f"{ringed} would change" in page.inner_text("#tried")
     page.get_by_role("button", name="apply").click()
     page.get_by_text("version 5: false-alarm rate 0.2").wait_for()
 

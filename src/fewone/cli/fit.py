@@ -141,7 +141,9 @@ def check_place(folder: Path, force: bool) -> None:
 
 
 def _fit(detector: FewShotDetector, found: Sequence[FileExamples], out: Path) -> Outcome:
-    detector.fit(np.concatenate([examples.values for examples in found])).save(out)
+    alike = len({examples.values.dtype for examples in found}) == 1  # pictures may have 8 bits, 16 or floats
+    values = np.concatenate([examples.values for examples in found]) if alike else None
+    detector.fit([one for examples in found for one in examples.values] if values is None else values).save(out)
     report = detector.report()
     origins = [f"{one.file} at {place}" for one in found for place in one.places.tolist()]
     return Outcome(report.support_size, tuple(origins[number] for number in report.odd), report.warnings)

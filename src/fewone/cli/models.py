@@ -56,7 +56,7 @@ def show_card(model: ZooModel) -> str:
     rate = "" if card.sampling_rate is None else f", {card.sampling_rate:g} Hz"
     lines = [
         f"{model.name}: {card.title}",
-        f"inputs        {' x '.join(map(str, card.shape))} (channels first){rate}",
+        f"inputs        {' x '.join(str(side or 'any') for side in card.shape)} (channels first){rate}",
         f"learner       {card.learner}",
         f"data          {card.data}",
         f"licence       {card.licence}",

@@ -13,6 +13,7 @@ from fewone.files import atomic_write
 from fewone.reporting.findings import collect
 from fewone.reporting.markdown import render_markdown
 from fewone.reporting.page import build_report, render_html
+from fewone.reporting.prose import render_pages
 from fewone.reporting.records_page import FOLDER, render_records
 
 
@@ -23,7 +24,7 @@ class Arguments:
     results: tyro.conf.Positional[Path]
     """Folder of results, as fewone sweep writes it."""
     out: Path = Path("report")
-    """Folder for index.html, the records behind it and results.md."""
+    """Folder for index.html, the records behind it, results.md and the pages of prose with figures from the rows."""
 
 
 def main(arguments: list[str]) -> int:
@@ -33,7 +34,8 @@ def main(arguments: list[str]) -> int:
     atomic_write(chosen.out / "index.html", render_html(report).encode())
     for name, page in render_records(report.evidence).items():
         atomic_write(chosen.out / FOLDER / name, page.encode())
-    atomic_write(chosen.out / "results.md", render_markdown(report).encode())
+    for name, text in {"results.md": render_markdown(report), **render_pages(report)}.items():
+        atomic_write(chosen.out / name, text.encode())
     console = Console()
     for notice in report.evidence.notices:
         console.print(notice, highlight=False, markup=False)

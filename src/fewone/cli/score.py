@@ -20,7 +20,8 @@ from fewone.cli.options import parse_options
 from fewone.detector.aligned import AlignedDetector, is_aligned
 from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.detector.loading import load_detector
-from fewone.detector.user_files import list_files, stream_examples
+from fewone.detector.pictures import takes_any_picture
+from fewone.detector.user_files import list_files, stream_examples, take_decoded
 from fewone.detector.verdict_page import render_page
 from fewone.detector.verdicts import (
     MISSING,
@@ -34,6 +35,7 @@ from fewone.detector.verdicts import (
     write_text,
 )
 from fewone.errors import FewoneError
+from fewone.picture_files import AHEAD, Decoded, stream_pictures
 from fewone.reading import ReadOptions
 
 LARGEST_LIST = 20
@@ -116,9 +118,20 @@ def _judge_all(chosen: Arguments, files: Sequence[Path]) -> Iterator[Judged]:
             task = bar.add_task("scoring", total=1.0)
             yield judge_path(chosen.detector, cut, files[0], lambda share: bar.update(task, completed=share))
         return
-    work = partial(judge_path, chosen.detector, cut)
-    found = share_out(work, files, chosen.workers)
+    detector, shape = open_once(chosen.detector)
+    if takes_any_picture(shape) and chosen.workers == 1 and len(files) > AHEAD:
+        found: Iterator[Judged] = (_judge_picture(detector, picture) for picture in stream_pictures(files))
+    else:
+        found = share_out(partial(judge_path, chosen.detector, cut), files, chosen.workers)
     yield from track(found, "scoring", total=len(files), console=console, transient=True, disable=hidden)
+
+
+def _judge_picture(detector: FewShotDetector | AlignedDetector, picture: Decoded) -> Judged:
+    """What is said of a picture that a second process decoded."""
+    try:
+        return judge_blocks(detector, [take_decoded(picture)])
+    except FewoneError as error:
+        return Judged(not_judged=(NotJudged(str(picture.file), None, str(error)),))
 
 
 def judge_path(folder: Path, cut: Cut, file: Path, progress: Callable[[float], None] | None = None) -> Judged:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, overload
@@ -40,6 +41,10 @@ if TYPE_CHECKING:
 
 BLOCK_VALUES = 1 << 17
 """Examples are scored in blocks of about this many values: memory stays flat and a block stays in the cache."""
+
+ONE_PICTURE = (
+    "warning: one picture gives an order from usual to strange; where normal ends nobody knows: add more normals"
+)
 
 _NUMBERS = ("false_alarm_rate", "sampling_rate")
 
@@ -202,7 +207,7 @@ class FewShotDetector(Estimator):
         distances = find_distances_left_out(self.support_.normals, choose_share(self.false_alarm_rate))
         logits = guard(torch.from_numpy(self._leave_one_out()), distances.double(), torch.tensor(self._anchor()))
         scores: Scores = -logits.numpy()
-        return report_support(
+        found = report_support(
             self.support_size_,
             anomalies,
             scores,
@@ -211,6 +216,9 @@ class FewShotDetector(Estimator):
             self.false_alarm_rate,
             find_faults(self.support_.normals.numpy()),
         )
+        if self._takes_any_picture() and self.support_size_ == 1:
+            return replace(found, warnings=(*found.warnings, ONE_PICTURE))
+        return found
 
     def restore(self, support: Support, n_features: int, full_scale: FullScale | None = None) -> Self:
         """As `fit`, on a support that was read before."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fewone.datasets.example_files import SUFFIXES, read_file
 from fewone.detector.pictures import takes_any_picture
 from fewone.errors import FewoneError
-from fewone.picture_files import PICTURES, decode
+from fewone.picture_files import PICTURES, Decoded, decode
 from fewone.reading import Findings, Inspector, ReadOptions, Recording, is_recording, stream_recording
 from fewone.zoo import advise
 
@@ -282,7 +282,11 @@ def _look_at_picture(file: Path) -> FileExamples:
     """For a model of pictures of every size: planes of one size, of the type that the file has."""
     if file.suffix.lower() not in PICTURES:
         raise FewoneError(f"{file}: not a picture, and the model takes pictures; put {', '.join(PICTURES)} there")
-    found = decode(file)
-    if found.planes is None:
-        raise FewoneError(found.fault or f"{file}: cannot be read")
-    return FileExamples(file, found.planes[None], np.zeros(1, np.int64), recording=False)
+    return take_decoded(decode(file))
+
+
+def take_decoded(picture: Decoded) -> FileExamples:
+    """A picture that was decoded elsewhere; what cannot be read is refused with the reason."""
+    if picture.planes is None:
+        raise FewoneError(picture.fault or f"{picture.file}: cannot be read")
+    return FileExamples(picture.file, picture.planes[None], np.zeros(1, np.int64), recording=False)

@@ -7,14 +7,19 @@ import html
 import io
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fewone.detector.aligned import AlignedDetector
 from fewone.detector.few_shot_detector import FewShotDetector
+from fewone.detector.pictures import takes_any_picture
 from fewone.detector.user_files import read_at
 from fewone.detector.verdicts import Verdict, count_anomalous
 from fewone.reading import ReadOptions
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>fewone score</title>
@@ -42,13 +47,20 @@ def render_page(
     from fewone.detector.drawing import LARGEST_COUNT  # only on need: matplotlib takes most of a second
 
     worst = sorted(verdicts, key=lambda verdict: verdict.decision)
+    if isinstance(detector, FewShotDetector) and takes_any_picture(shape):
+        figure = detector.plot([verdict.file for verdict in worst[:LARGEST_COUNT]])
+        return _render(figure, verdicts, worst)
     values = np.stack([_example(verdict, shape, options) for verdict in worst[:LARGEST_COUNT]])
-    buffer = io.BytesIO()
     if isinstance(detector, AlignedDetector):
         step = shape[-1] if stride is None else stride
         figure = detector.plot_windows(values, [_find_place(verdict) // step for verdict in worst[:LARGEST_COUNT]])
     else:
         figure = detector.plot(values)
+    return _render(figure, verdicts, worst)
+
+
+def _render(figure: Figure, verdicts: Sequence[Verdict], worst: Sequence[Verdict]) -> str:
+    buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=80)
     return _PAGE.format(
         anomalous=count_anomalous(verdicts),

@@ -8,7 +8,7 @@ from typing import Literal
 
 from fewone.reporting.findings import Evidence, SeedAverage, average_units
 from fewone.reporting.published import TITLES, Published, read_published
-from fewone.reporting.ways import describe_choice, follows_authors, follows_paper, is_valid, mark
+from fewone.reporting.ways import describe_choice, follows_authors, follows_paper, is_current, is_valid, mark
 from fewone.results import Interval, Record, compare, interval, summarize_over_seeds
 
 Verdict = Literal["better", "within", "worse", "unjudged", "open", "new"]
@@ -107,10 +107,11 @@ def _fill(number: Published, evidence: Evidence) -> Cell:
     if number.metric == "gradient_cosine":
         return _fill_cosine(number, evidence)
     candidates = [finding for finding in _find_candidates(number, evidence) if follows_paper(finding)]
-    authors = _find_authors(number, evidence)
     if not candidates:
-        return Cell(number.value, None, "open", authors=authors)
+        return Cell(number.value, None, "open", authors=_find_authors(number, evidence))
     finding = choose(candidates, evidence)
+    # Beside the best of both norms the authors' way with that norm.
+    authors = _find_authors(replace(number, batch_norm="yes" if finding.normed else "no"), evidence)
     ours = measure(finding, "f1" if number.metric == "f1_pct" else "accuracy")
     plain = [one for one in candidates if evidence.find_trainings(one) and not mark(one)]
     return Cell(
@@ -131,7 +132,13 @@ def _fill(number: Published, evidence: Evidence) -> Cell:
 def _find_candidates(number: Published, evidence: Evidence) -> list[SeedAverage]:
     """What was judged as the paper's number was, by whatever settings."""
     found = evidence.find(number.learner, number.dataset, number.k or 10)
-    return [finding for finding in found if _answers(finding, number) and is_valid(finding)]
+    return find_current([finding for finding in found if _answers(finding, number)])
+
+
+def find_current(found: Sequence[SeedAverage]) -> list[SeedAverage]:
+    """Without trainings that were not what their name says, and without those of before where there are newer ones."""
+    valid = [finding for finding in found if is_valid(finding)]
+    return [finding for finding in valid if is_current(finding)] or valid
 
 
 def _find_authors(number: Published, evidence: Evidence) -> float | None:

@@ -35,17 +35,21 @@ LEGEND = (
 def is_valid(finding: SeedAverage) -> bool:
     """Whether the training was what its name says.
 
-    FB of before on images learned two classes per task, "this class" and "any other", which contradict each other. Its
-    checkpoint and MTL's were chosen by a head that is put on later, Reptile's by K queries, one of each class at K=2.
+    FB of before on images learned two classes per task, "this class" and "any other", which contradict each other.
     """
-    learner = finding.learner
-    if learner.startswith("fb") and _has_classes(finding.dataset):
-        return bool(finding.shown_at("learning.batch") == "classes")
-    if learner.startswith(("fb", "mtl")):
+    if not (finding.learner.startswith("fb") and _has_classes(finding.dataset)):
+        return True
+    return bool(finding.shown_at("learning.batch") == "classes")
+
+
+def is_current(finding: SeedAverage) -> bool:
+    """Whether the weights were chosen as they are now.
+
+    Before, FB's and MTL's were chosen by a head that is put on later, Reptile's by K queries: one of each class at K=2.
+    """
+    if finding.learner.startswith(("fb", "mtl")):
         return bool(finding.shown_at("training.select") == "last")
-    if learner.endswith("reptile"):
-        return finding.shown_at("training.validation_queries") is not None
-    return True
+    return not finding.learner.endswith("reptile") or finding.shown_at("training.validation_queries") is not None
 
 
 def follows_paper(finding: SeedAverage) -> bool:

@@ -26,7 +26,7 @@ from fewone.service.settings import Limits
 Array = NDArray[Any]
 
 PICTURES = (".png", ".jpg", ".jpeg")
-SUFFIXES = (".csv", ".npy", ".parquet", ".wav", *PICTURES)
+SUFFIXES = (".csv", ".tsv", ".npy", ".parquet", ".wav", *PICTURES)
 WHOLE_WINDOW = 4096
 """Recordings of one length up to this are taken whole by a model of any length."""
 

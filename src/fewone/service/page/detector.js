@@ -2,15 +2,19 @@
 
 import { at, call, download } from "./api.js";
 import { make, moment, signed, thumbnail } from "./dom.js";
-import { drawPicture, drawRecording, drawTimeline } from "./plots.js";
+import { drawPicture, drawRecording, drawTimeline, readZoom } from "./plots.js";
 
 const SHOWN = 300;
+const LARGEST_SHOWN = 1000;
 const RATES = [null, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.001];
 
 export async function showDetector(view, name, { attempt, tell }) {
   const home = at(name);
   let rows = [];
   let chosen = null;
+  let drawn = null;
+  let shown = SHOWN;
+  let changed = new Set();
   const plot = make("div", { class: "plot", id: "timeline" });
   const table = make("tbody", {});
   const recording = make("section", { id: "recording", "aria-live": "polite" });
@@ -19,7 +23,8 @@ export async function showDetector(view, name, { attempt, tell }) {
   const line = make("p", { class: "soft" });
 
   const redraw = () => {
-    if (rows.length) drawTimeline(plot, rows, choose);
+    const zoom = readZoom(drawn?.plot, drawn?.rows ?? []);
+    if (rows.length) drawn = { rows, plot: drawTimeline(plot, rows, { onChoose: choose, changed, shown: zoom }) };
     else plot.replaceChildren(make("p", { class: "soft" }, `Nothing scored yet: send a recording to ${home}/score, or choose a file below.`));
     table.replaceChildren(...rows.slice(-25).reverse().map((row) => make("tr", { class: row.id === chosen ? "chosen" : "" },
       make("td", {}, make("button", { type: "button", onclick: () => choose(row) }, `${row.id}`)),
@@ -28,9 +33,12 @@ export async function showDetector(view, name, { attempt, tell }) {
       make("td", { class: "wide" }, `${row.version}`), make("td", {}, row.was ? `was ${row.was}` : ""))));
   };
 
+  const earlier = make("button", { type: "button", hidden: true, onclick: () => { shown = LARGEST_SHOWN; attempt(refresh); } }, "show earlier ones");
+
   const refresh = async () => {
-    const page = await call("GET", `${home}/history?limit=${SHOWN}`);
+    const page = await call("GET", `${home}/history?limit=${shown}`);
     rows = page.rows.reverse();
+    earlier.hidden = page.before === null || shown >= LARGEST_SHOWN;
     redraw();
   };
 
@@ -54,6 +62,7 @@ export async function showDetector(view, name, { attempt, tell }) {
 
   const change = (method, path, body) => attempt(async () => {
     const told = await call(method, path, body);
+    changed = new Set();
     await Promise.all([refresh(), refreshVersions()]);
     tell(`version ${told.version}: ${told.why}`);
     const row = rows.find((one) => one.id === chosen);
@@ -78,6 +87,9 @@ export async function showDetector(view, name, { attempt, tell }) {
       make("h2", {}, `${row.source}: `, make("span", { class: row.anomalous ? "bad" : "good" }, `${row.anomalous ? "anomalous" : "normal"} ${signed(row.decision)}`)),
       make("p", { class: "soft" }, `score ${row.id}, by version ${row.version}, ${moment(row.at)}; shaded: where the anomaly is`), buttons, picture);
     showButtons(row);
+    if (recording.getBoundingClientRect().top < 0 || recording.getBoundingClientRect().top > 0.7 * window.innerHeight) {
+      recording.scrollIntoView({ block: "start" });
+    }
     const told = await call("GET", `${home}/scores/${row.id}?explain=true`);
     if (told.picture) drawPicture(picture, told.picture, told.explanation);
     else if (told.values) drawRecording(picture, told.values, told.explanation);
@@ -95,8 +107,10 @@ export async function showDetector(view, name, { attempt, tell }) {
       if (asked !== slider.value) return;
       const word = rate === null ? "The model's own threshold" : `${100 * rate} % false alarms`;
       tried.textContent = `${word}: ${told.alarms_then} alarms among the last ${told.compared} scores instead of ${told.alarms_now};`
-        + ` ${told.changed.length} would change.` + (told.left_out ? ` ${told.left_out} older ones were scored with another support.` : "");
+        + ` ${told.changed.length} would change (ringed above).` + (told.left_out ? ` ${told.left_out} older ones were scored with another support.` : "");
       apply.disabled = false;
+      changed = new Set(told.changed.map((one) => one.id));
+      redraw();
     }),
   });
 
@@ -132,7 +146,7 @@ export async function showDetector(view, name, { attempt, tell }) {
 
   const head = (...words) => make("thead", {}, make("tr", {}, ...words.map(([word, kind]) => make("th", { class: kind || "" }, word))));
   view.replaceChildren(make("h1", {}, name), line,
-    make("h2", {}, "Scores: below the dashed line is anomalous"), plot, make("p", { class: "soft" }, "Drag to zoom, double click to see all, click to look at one."),
+    make("h2", {}, "Scores: below the dashed line is anomalous"), plot, make("div", { class: "row soft" }, "Drag to zoom, double click to see all, click to look at one.", earlier),
     make("div", { class: "row" }, make("label", { for: "score-files" }, "Score files"), file), recording,
     make("h2", {}, "The last decisions"),
     make("div", { class: "scroll" }, make("table", {}, head(["score"], ["decision"], ["what"], ["when", "wide"], ["version", "wide"], ["said"]), table)),

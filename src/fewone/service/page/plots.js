@@ -11,27 +11,51 @@ function fill(place, height, build) {
   return plot;
 }
 
-// rows oldest first; drag to zoom, double click to see all; onChoose gets the row nearest to a click.
-export function drawTimeline(place, rows, onChoose) {
+// rows oldest first, one beside the other however close in time they fell; drag to zoom, double click to see all.
+// onChoose gets the row nearest to a click; changed: ids of rows that another threshold would judge otherwise (ringed).
+// shown: the ids of the first and last row of a zoom that is to be kept.
+export function drawTimeline(place, rows, { onChoose, changed = new Set(), shown = null }) {
   place.replaceChildren();
-  const data = [rows.map((row) => row.at), rows.map((row) => row.decision), rows.map(() => 0)];
-  const points = {
-    show: true, size: 7,
-    fill: colour("--good"), stroke: colour("--good"),
-  };
-  const bad = rows.map((row) => (row.anomalous ? row.decision : null));
-  data.push(bad);
+  const decisions = rows.map((row) => row.decision);
+  const only = (keep) => rows.map((row) => (keep(row) ? row.decision : null));
+  const data = [rows.map((_, index) => index), decisions, rows.map(() => 0), only((row) => row.anomalous), only((row) => changed.has(row.id))];
+  const dots = (size, fillName, strokeName, width = 1) => ({ show: true, size, width, fill: fillName ? colour(fillName) : "transparent", stroke: colour(strokeName) });
+  const times = (_, places) => places.map((index) => (Number.isInteger(index) && rows[index] ? clock(rows[index].at, rows) : ""));
   const plot = fill(place, 260, (width, height) => [{
     width, height, legend: { show: false }, cursor: { drag: { x: true, y: false }, focus: { prox: 30 } },
-    scales: { x: { time: true } }, axes: [axis(), axis()],
-    series: [{}, { stroke: colour("--good"), width: 1, points }, { stroke: colour("--soft"), width: 1, dash: [6, 4], points: { show: false } },
-      { stroke: "transparent", width: 0, points: { show: true, size: 9, fill: colour("--bad"), stroke: colour("--bad") } }],
+    scales: { x: { time: false, range: (_, low, high) => [low - 0.5, high + 0.5] } },
+    axes: [{ ...axis(), values: times, space: 90 }, { ...axis(), size: 60 }],
+    series: [{}, { stroke: colour("--good"), width: 1, points: dots(6, "--good", "--good") },
+      { stroke: colour("--soft"), width: 1, dash: [6, 4], points: { show: false } },
+      { stroke: "transparent", width: 0, points: dots(9, "--bad", "--bad") },
+      { stroke: "transparent", width: 0, points: dots(14, null, "--ink", 2) }],
   }, data]);
+  place.dataset.changed = String(data[4].filter((value) => value !== null).length);
+  if (shown !== null) {
+    const first = rows.findIndex((row) => row.id >= shown[0]);
+    const last = rows.findLastIndex((row) => row.id <= shown[1]);
+    if (first >= 0 && last > first) plot.setScale("x", { min: first, max: last });
+  }
   plot.over.addEventListener("click", () => {
     const index = plot.cursor.idx;
     if (index !== null && index !== undefined && rows[index]) onChoose(rows[index]);
   });
   return plot;
+}
+
+// Which rows a zoomed plot shows, as ids; null: all.
+export function readZoom(plot, rows) {
+  if (!plot || !rows.length) return null;
+  const first = Math.max(0, Math.ceil(plot.scales.x.min));
+  const last = Math.min(rows.length - 1, Math.floor(plot.scales.x.max));
+  return (first === 0 && last === rows.length - 1) || last < first ? null : [rows[first].id, rows[last].id];
+}
+
+// As short as the span of the rows allows.
+function clock(seconds, rows) {
+  const moment = new Date(1000 * seconds);
+  const span = rows[rows.length - 1].at - rows[0].at;
+  return span < 80000 ? moment.toLocaleTimeString() : moment.toLocaleDateString();
 }
 
 // values (time steps, channels); explanation (time steps,) or null: the higher, the darker.
@@ -59,7 +83,7 @@ export function drawRecording(place, values, explanation) {
   };
   const strokes = ["--good", "--ink", "--soft"];
   return fill(place, 240, (width, height) => [{
-    width, height, legend: { show: false }, scales: { x: { time: false } }, axes: [axis(), axis()],
+    width, height, legend: { show: false }, scales: { x: { time: false } }, axes: [axis(), { ...axis(), size: 60 }],
     series: [{}, ...Array.from({ length: channels }, (_, channel) => ({ stroke: colour(strokes[channel % 3]), width: 1, points: { show: false } }))],
     hooks: { drawClear: [shade] },
   }, data]);

@@ -1,0 +1,307 @@
+"""The service beside the plain library call: latency, throughput, workers, memory.
+
+`python benchmarks/service.py [--seconds 5] [--detectors 200] [--markdown FILE]`: one table each.
+
+Service, clients and the plain calls share one machine and run in one go; clients speak HTTP over loopback and every
+decision is stored before it is told. Times are of the wall, so that other work on the machine weighs; only ratios
+within a table count. Single windows: closed loop by 8 connections for the saturating rate, then an open loop (Poisson)
+at half of it, latency from the moment a request was due.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.table import Table
+
+from fewone import FewShotDetector
+from fewone.detector.loading import load_detector
+from pages import present
+
+LENGTH, NORMALS, BATCH, CONNECTIONS = 128, 10, 1000, 8
+LOADED = 32
+
+
+@dataclass(frozen=True)
+class Served:
+    """A running service."""
+
+    port: int
+    process: int
+
+    def resident(self) -> float:
+        """Megabytes in memory of the one worker."""
+        text = Path(f"/proc/{self.process}/status").read_text()
+        found = re.search(r"VmRSS:\s+(\d+) kB", text)
+        assert found is not None
+        return int(found[1]) / 1024
+
+
+@contextmanager
+def serve(folder: Path, workers: int) -> Iterator[Served]:
+    command = [sys.executable, "-m", "fewone", "serve", "--folder", str(folder), "--port", "0"]
+    command += ["--workers", str(workers), "--loaded", str(LOADED)]
+    log = (folder.parent / "service.log").open("a")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
+    try:
+        assert process.stdout is not None
+        found = re.search(r":(\d+)$", process.stdout.readline().strip())
+        assert found, "the service did not start"
+        yield Served(int(found[1]), process.pid)
+    finally:
+        process.terminate()
+        process.wait(60)
+        log.close()
+
+
+class Connection:
+    """A kept-alive HTTP connection that does as little as possible."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def ask(self, method: str, path: str, body: bytes, kind: str = "application/json", more: str = "") -> bytes:
+        if self._streams is None:
+            self._streams = await asyncio.open_connection("127.0.0.1", self._port, limit=1 << 24)
+        reader, writer = self._streams
+        head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {kind}\r\n{more}"
+        writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        await writer.drain()
+        answer = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        length = re.search(r"\ncontent-length: (\d+)", answer, re.IGNORECASE)
+        content = await reader.readexactly(int(length[1])) if length else b""
+        status = int(answer.split(" ", 2)[1])
+        if status >= 300:
+            raise RuntimeError(f"{method} {path}: {status} {content[:200]!r}")
+        return content
+
+    def close(self) -> None:
+        if self._streams is not None:
+            self._streams[1].close()
+
+
+async def wait_until_ready(port: int, workers: int) -> None:
+    """Every worker answers: each takes seconds to import."""
+    good = 0
+    for _ in range(600):
+        connection = Connection(port)
+        try:
+            await asyncio.wait_for(connection.ask("GET", "/ready", b""), 5)
+            good += 1
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, RuntimeError):
+            good = 0
+        finally:
+            connection.close()
+        if good >= 8 * workers:
+            return
+        await asyncio.sleep(0.1)
+    raise RuntimeError("the service did not become ready")
+
+
+async def saturate(
+    port: int, path: str, bodies: list[bytes], seconds: float, connections: int, **options: str
+) -> float:
+    """Requests per second, as many as go."""
+    end = time.perf_counter() + seconds
+
+    async def one(number: int) -> int:
+        connection, done = Connection(port), 0
+        while time.perf_counter() < end:
+            await connection.ask("POST", path, bodies[(number + done) % len(bodies)], **options)
+            done += 1
+        connection.close()
+        return done
+
+    begin = time.perf_counter()
+    counts = await asyncio.gather(*(one(number) for number in range(connections)))
+    return sum(counts) / (time.perf_counter() - begin)
+
+
+async def load_at(port: int, path: str, bodies: list[bytes], rate: float, seconds: float) -> np.ndarray:
+    """Latencies in seconds of requests that come at random at a rate, from the moment each was due."""
+    gaps = np.random.default_rng(0).exponential(1 / rate, int(rate * seconds))
+    free: asyncio.Queue[Connection] = asyncio.Queue()
+    for _ in range(4 * CONNECTIONS):
+        free.put_nowait(Connection(port))
+    latencies = []
+
+    async def one(due: float, body: bytes) -> None:
+        connection = await free.get()
+        await connection.ask("POST", path, body)
+        latencies.append(time.perf_counter() - due)
+        free.put_nowait(connection)
+
+    tasks, due = [], time.perf_counter()
+    for number, gap in enumerate(gaps):
+        due += gap
+        await asyncio.sleep(max(0.0, due - time.perf_counter()))
+        tasks.append(asyncio.create_task(one(due, bodies[number % len(bodies)])))
+    await asyncio.gather(*tasks)
+    while not free.empty():
+        free.get_nowait().close()
+    return np.array(latencies)
+
+
+def time_library(detector: FewShotDetector, windows: np.ndarray, seconds: float) -> list[float]:
+    """Seconds of each call on one window, or on a batch where `windows` holds batches."""
+    found: list[float] = []
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(found) < 5:
+        begin = time.perf_counter()
+        detector.decision_function(windows[len(found) % len(windows)])
+        found.append(time.perf_counter() - begin)
+    return found
+
+
+def create(port: int, names: list[str], normals: np.ndarray) -> None:
+    async def run() -> None:
+        connection = Connection(port)
+        for name in names:
+            body = json.dumps({"name": name, "model": "series", "examples": normals.tolist()}).encode()
+            await connection.ask("POST", "/detectors", body)
+        connection.close()
+
+    asyncio.run(run())
+
+
+def as_tensor(windows: np.ndarray) -> tuple[bytes, str]:
+    """Raw tensors of the Open Inference Protocol, and the header that says where they begin."""
+    tensor: dict[str, Any] = {"name": "values", "shape": list(windows.shape), "datatype": "FP32"}
+    tensor["parameters"] = {"binary_data_size": windows.nbytes}
+    head = json.dumps({"inputs": [tensor], "parameters": {"binary_data_output": True}}).encode()
+    return head + windows.tobytes(), f"Inference-Header-Content-Length: {len(head)}\r\n"
+
+
+def measure_single(port: int, detector: FewShotDetector, windows: np.ndarray, seconds: float) -> Table:
+    bodies = [json.dumps({"examples": one.tolist()}).encode() for one in windows[:, None]]
+    asyncio.run(saturate(port, "/detectors/press/score", bodies, 1.0, 2))
+    plain = float(np.median(time_library(detector, windows[:, None], seconds / 2)))
+    rate = asyncio.run(saturate(port, "/detectors/press/score", bodies, seconds, CONNECTIONS))
+    found = asyncio.run(load_at(port, "/detectors/press/score", bodies, rate / 2, seconds))
+    after = float(np.median(time_library(detector, windows[:, None], seconds / 2)))
+    library = (plain + after) / 2
+    table = Table(title="Single windows as JSON, one worker, at half of the saturating rate")
+    for head in ("", "ms", "against the library's median"):
+        table.add_column(head)
+    table.add_row("library, one window, median", f"{1000 * library:.2f}", "1.0x")
+    for share in (50, 95, 99):
+        value = float(np.percentile(found, share))
+        table.add_row(f"service, p{share}", f"{1000 * value:.2f}", f"{value / library:.1f}x")
+    table.add_row(f"saturating rate: {rate:.0f} requests a second", f"{1000 / rate:.2f}", f"{1 / rate / library:.1f}x")
+    return table
+
+
+def measure_batches(port: int, detector: FewShotDetector, windows: np.ndarray, seconds: float) -> Table:
+    batches = windows[:BATCH][None].astype(np.float32)
+    body = json.dumps({"examples": batches[0].round(4).tolist()}).encode()
+    raw, head = as_tensor(batches[0])
+    before = BATCH / np.median(time_library(detector, batches, seconds / 2))
+    asked = {
+        "service, JSON": asyncio.run(saturate(port, "/detectors/press/score", [body], seconds, 2)),
+        "service, Open Inference, raw tensors": asyncio.run(
+            saturate(port, "/v2/models/press/infer", [raw], seconds, 2, kind="application/octet-stream", more=head)
+        ),
+    }
+    library = (before + BATCH / np.median(time_library(detector, batches, seconds / 2))) / 2
+    table = Table(title=f"Batches of {BATCH} windows, one worker, two connections")
+    for name in ("", "windows a second", "of the library"):
+        table.add_column(name)
+    table.add_row("library", f"{library:.0f}", "100 %")
+    for name, rate in asked.items():
+        table.add_row(name, f"{BATCH * rate:.0f}", f"{100 * BATCH * rate / library:.0f} %")
+    return table
+
+
+def measure_workers(folder: Path, windows: np.ndarray, seconds: float) -> Table:
+    """Batches, so that the clients weigh little beside the workers."""
+    raw, head = as_tensor(windows[:BATCH].astype(np.float32))
+    rates = {}
+    for workers in (1, 2):
+        with serve(folder, workers) as served:
+            asyncio.run(wait_until_ready(served.port, workers))
+            options = {"kind": "application/octet-stream", "more": head}
+            asyncio.run(saturate(served.port, "/v2/models/press/infer", [raw], 2.0, CONNECTIONS, **options))
+            rates[workers] = asyncio.run(
+                saturate(served.port, "/v2/models/press/infer", [raw], seconds, CONNECTIONS, **options)
+            )
+    table = Table(title=f"Workers over one folder: batches of {BATCH} windows, {CONNECTIONS} connections")
+    for name in ("workers", "windows a second", "against one"):
+        table.add_column(name)
+    for workers, rate in rates.items():
+        table.add_row(str(workers), f"{BATCH * rate:.0f}", f"{rate / rates[1]:.2f}x")
+    return table
+
+
+def measure_memory(folder: Path, normals: np.ndarray, window: np.ndarray, count: int) -> Table:
+    names = [f"d{number}" for number in range(count)]
+    table = Table(title=f"{count} detectors, any of which is asked, at most {LOADED} in memory (--loaded)")
+    for name in ("", "detectors asked", "resident, MB"):
+        table.add_column(name)
+    with serve(folder, 1) as served:
+        asyncio.run(wait_until_ready(served.port, 1))
+        create(served.port, names, normals)
+    with serve(folder, 1) as served:  # a fresh process: what fitting needed does not count
+        asyncio.run(wait_until_ready(served.port, 1))
+        body = json.dumps({"examples": window[None].tolist()}).encode()
+
+        async def ask(chosen: list[str]) -> None:
+            connection = Connection(served.port)
+            for name in chosen:
+                await connection.ask("POST", f"/detectors/{name}/score", body)
+            connection.close()
+
+        for title, chosen in {
+            "the first": names[:1],
+            "as many as are kept": names[:LOADED],
+            "all": names,
+            "all, a second time": names,
+        }.items():
+            asyncio.run(ask(chosen))
+            table.add_row(title, str(len(chosen)), f"{served.resident():.0f}")
+    return table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--detectors", type=int, default=200)
+    parser.add_argument("--markdown", type=Path, help="write the tables to this page as well")
+    chosen = parser.parse_args()
+    torch.set_num_threads(1)
+    random = np.random.default_rng(0)
+    phase = random.uniform(0, 2 * np.pi, (NORMALS + BATCH, 1))
+    values = np.sin(np.arange(LENGTH) / 4 + phase) + 0.1 * random.normal(size=(NORMALS + BATCH, LENGTH))
+    normals, windows = values[:NORMALS].round(4), values[NORMALS:].round(4).astype(np.float32)
+    detector = load_detector("series").fit(normals.astype(np.float32))
+    with tempfile.TemporaryDirectory(prefix="fewone-bench-") as place:
+        folder = Path(place) / "detectors"
+        tables = []
+        with serve(folder, 1) as served:
+            asyncio.run(wait_until_ready(served.port, 1))
+            create(served.port, ["press"], normals)
+            tables.append(measure_single(served.port, detector, windows, chosen.seconds))
+            tables.append(measure_batches(served.port, detector, windows, chosen.seconds))
+        tables.append(measure_workers(folder, windows, chosen.seconds))
+        tables.append(measure_memory(Path(place) / "many", normals, windows[0], chosen.detectors))
+    present(tables, chosen.markdown, "The service beside the library", "service.py", __doc__)
+
+
+if __name__ == "__main__":
+    main()
