@@ -14,12 +14,21 @@ from fewone.networks import NetworkSettings
 
 @dataclass(frozen=True)
 class LearnerSettings:
-    """What an algorithm can be told. Each has its own class beside its code, with limits in the annotations."""
+    """What an algorithm can be told. Each has its own class beside its code, with limits in the annotations.
+
+    >>> from fewone.learners import MamlSettings
+    >>> issubclass(MamlSettings, LearnerSettings)
+    True
+    """
 
 
 @dataclass(frozen=True)
 class NoSettings(LearnerSettings):
-    """Of an algorithm that cannot be told anything."""
+    """Of an algorithm that cannot be told anything.
+
+    >>> NoSettings()
+    NoSettings()
+    """
 
 
 @dataclass(frozen=True)
@@ -28,6 +37,9 @@ class DataFacts:
 
     shape: of one input, channels first. training_tasks: how many there are. training_classes: how many a batch of
     classes is drawn from, those that augmentation makes included. 0: unknown, as for a learner that is only applied.
+
+    >>> DataFacts((1, 128), training_tasks=20).shape
+    (1, 128)
     """
 
     shape: tuple[int, ...]
@@ -48,6 +60,10 @@ class Algorithm(Generic[Settings]):
     query_like_support: it is trained with as many queries as there are examples in the support (Reptile).
     own: of this library, with recipes of its own. series_only: it takes (channels, length) and nothing else.
     trunk: the algorithm whose training this one stands on ("fb", "mtl"): K and c leave that as it is.
+
+    >>> from fewone.learners import LEARNERS
+    >>> LEARNERS["maml"].gradient_based
+    True
     """
 
     settings: type[Settings]

@@ -26,7 +26,11 @@ from fewone.networks import Classifier, NetworkSettings, Statistics, as_classifi
 
 @dataclass(frozen=True)
 class AnilSettings(LearnerSettings):
-    """inner_rate, inner_steps: of the head's descent on the support. learn_rates: one per tensor and step, learned."""
+    """inner_rate, inner_steps: of the head's descent on the support. learn_rates: one per tensor and step, learned.
+
+    >>> AnilSettings(inner_steps=3).inner_rate
+    0.01
+    """
 
     inner_rate: NotNegative = 0.01
     inner_steps: Count = 5

@@ -35,6 +35,9 @@ class ContrastSettings(LearnerSettings):
 
     residual: score what differs from the mean of the normals (aligned series), or the series themselves.
     random_kernels: how many fixed random convolutions give a distance of their own (0: none).
+
+    >>> ContrastSettings(random_kernels=500).residual
+    True
     """
 
     dimensions: Count = 128

@@ -306,7 +306,11 @@ class EvidenceScorer(Scorer):
 
 @dataclass(frozen=True)
 class EvidenceSettings(LearnerSettings):
-    """evidence: the kinds of evidence by name (none: all that suit the inputs)."""
+    """evidence: the kinds of evidence by name (none: all that suit the inputs).
+
+    >>> EvidenceSettings(evidence=("raw", "level"))
+    EvidenceSettings(evidence=('raw', 'level'))
+    """
 
     evidence: tuple[str, ...] = ()
 

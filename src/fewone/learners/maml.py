@@ -27,6 +27,9 @@ class MamlSettings(LearnerSettings):
 
     query_statistics: in meta-training the query is normed by its own batch, as in the authors' program of FOMAML and
     Reptile; evaluation is by the support's statistics in any case.
+
+    >>> MamlSettings(inner_steps=3).inner_rate
+    0.01
     """
 
     inner_rate: NotNegative = 0.01
@@ -37,7 +40,11 @@ class MamlSettings(LearnerSettings):
 
 @dataclass(frozen=True)
 class MetaSgdSettings(LearnerSettings):
-    """inner_rate: where all rates start. inner_steps: of the descent on the support."""
+    """inner_rate: where all rates start. inner_steps: of the descent on the support.
+
+    >>> MetaSgdSettings(inner_rate=0.1)
+    MetaSgdSettings(inner_rate=0.1, inner_steps=5)
+    """
 
     inner_rate: NotNegative = 0.01
     inner_steps: Count = 5

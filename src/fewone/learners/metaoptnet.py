@@ -38,6 +38,9 @@ class MetaOptNetSettings(LearnerSettings):
     """nu: in training; for evaluation it is chosen on validation tasks. ridge: added to the kernel's diagonal.
 
     penalty: the upper bound of a weight where the support has two classes (nu rules with one).
+
+    >>> MetaOptNetSettings(kernel="rbf").nu
+    0.1
     """
 
     nu: Annotated[float, Limit(lambda value: 0 < value <= 1, "a number above 0 and at most 1")] = 0.1

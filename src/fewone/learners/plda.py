@@ -145,6 +145,9 @@ class PldaSettings(LearnerSettings):
     classes train every K from 1 to this (episodes: see training.smallest_k). auxiliary_weight: of a cross-entropy over
     all training classes, in batches of classes (0: none). flip_views: adapt and score images by the mean of both mirror
     views.
+
+    >>> PldaSettings(dimensions=32).batch
+    'episodes'
     """
 
     batch: Literal["episodes", "classes"] = "episodes"

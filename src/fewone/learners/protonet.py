@@ -23,7 +23,11 @@ from fewone.networks import NetworkSettings, Statistics, build_embedding
 
 @dataclass(frozen=True)
 class ProtoNetSettings(LearnerSettings):
-    """It has none: the temperature is learned."""
+    """It has none: the temperature is learned.
+
+    >>> ProtoNetSettings()
+    ProtoNetSettings()
+    """
 
 
 class ProtoNet(FeatureLearner):

@@ -26,6 +26,9 @@ class ReptileSettings(LearnerSettings):
     query, as the paper says; False: on the support like the others, as in the authors' program.
 
     query_statistics: in meta-training the query is normed by its own batch, as in the authors' program.
+
+    >>> ReptileSettings(inner_steps=10).balanced_step
+    True
     """
 
     inner_rate: NotNegative = 0.01
