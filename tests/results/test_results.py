@@ -29,6 +29,7 @@ from fewone.results import (
     ValidationPoint,
     average_seeds,
     compare,
+    cut_to_shares,
     find_commit,
     find_provenance,
     identify_training,
@@ -272,7 +273,7 @@ def test_intervals_of_shares_lie_within_0_and_1_and_few_tasks_say_little() -> No
     scores = UnitScores(("a", "b"), 2, *[(0.99, 0.7)] * 4, (0.0, 0.02), (0.0, 0.5), (0.1, 0.9))
     summary = scores.summarize()
     for name in ("accuracy", "auroc", "pr_auc", "f1", "false_alarms", "misses"):
-        found = getattr(summary, name)
+        found = cut_to_shares(getattr(summary, name))
         assert 0.0 <= found.low <= found.mean <= found.high <= 1.0
     assert summary.loss.low is not None and summary.loss.low < 0.0
     assert warn_of_few(2) == "2 test tasks say little: another draw of tasks may give other figures"

@@ -16,7 +16,7 @@ from fewone.errors import FewoneError
 from fewone.experiments import Experiment
 from fewone.experiments.run import evaluate_on_test, load_splits, measure_diagnostics
 from fewone.learners import MetaLearner
-from fewone.results import Interval, Row, Summary, warn_of_few, write_records
+from fewone.results import Interval, Row, Summary, cut_to_shares, warn_of_few, write_records
 from fewone.training.process import own_process
 
 COLUMNS: dict[str, str] = {
@@ -102,7 +102,7 @@ def draw_table(summary: Summary) -> Table:
     """Means in per cent with their 95 % intervals over tasks."""
     table = Table("metric", "mean %", "95 % interval")
     for name, heading in COLUMNS.items():
-        value: Interval = getattr(summary, name)
+        value: Interval = cut_to_shares(getattr(summary, name))
         bounds = "" if value.low is None or value.high is None else f"{100 * value.low:.1f} to {100 * value.high:.1f}"
         table.add_row(heading, f"{100 * value.mean:.1f}", bounds)
     return table

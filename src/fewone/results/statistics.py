@@ -33,13 +33,11 @@ def interval(values: Sequence[float]) -> Interval:
     return Interval(mean, mean - half, mean + half, count)
 
 
-def share_interval(values: Sequence[float]) -> Interval:
-    """The same for values from 0 to 1, cut there: the mean lies within, so what is cut off covers nothing.
+def cut_to_shares(found: Interval) -> Interval:
+    """The interval of a rate or an accuracy, cut at 0 and 1: the mean lies within, so what is cut off covers nothing.
 
-    The one rule for rates and accuracies in tables; the few counts of false alarms near 0 take `bootstrap`, which stays
-    within as well.
+    The one rule wherever both ends are shown; counts of false alarms near 0 take `bootstrap`, which stays within.
     """
-    found = interval(values)
     if found.low is None or found.high is None:
         return found
     return Interval(found.mean, max(0.0, found.low), min(1.0, found.high), found.units)
@@ -99,7 +97,7 @@ class UnitScores:
 
     def summarize(self) -> Summary:
         """Mean and interval of each metric over the units."""
-        return Summary(*(_summarize(field.name, getattr(self, field.name)) for field in fields(Summary)))
+        return Summary(*(interval(getattr(self, field.name)) for field in fields(Summary)))
 
 
 @dataclass(frozen=True)
@@ -163,13 +161,7 @@ def join_units(parts: Mapping[str, UnitScores]) -> UnitScores:
 def summarize_over_seeds(runs: Sequence[UnitScores]) -> Summary:
     """Mean and t interval of each metric over seeds: how much another training would differ on the same tasks."""
     _require_same_episodes(runs)
-    means = {field.name: [float(np.mean(getattr(run, field.name))) for run in runs] for field in fields(Summary)}
-    return Summary(*(_summarize(name, values) for name, values in means.items()))
-
-
-def _summarize(name: str, values: Sequence[float]) -> Interval:
-    """All metrics but the loss are shares."""
-    return interval(values) if name == "loss" else share_interval(values)
+    return Summary(*(interval([float(np.mean(getattr(run, field.name))) for run in runs]) for field in fields(Summary)))
 
 
 def _require_same_episodes(runs: Sequence[UnitScores]) -> None:
