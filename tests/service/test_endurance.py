@@ -40,7 +40,7 @@ class Promises:
 
     scores: set[int] = field(default_factory=set)
     rows: int = 0
-    version: int = 1
+    versions: set[int] = field(default_factory=lambda: {1})
     created: set[str] = field(default_factory=set)
     deleted: set[str] = field(default_factory=set)
     counter: int = 0
@@ -117,16 +117,20 @@ def workloads(promises: Promises) -> list[Callable[[httpx.Client], None]]:
         question = {"score": known[-1], "was": "normal"}
         answer = client.post("/detectors/press/feedback", json=question)
         if answer.status_code == 200:
-            promises.version = answer.json()["version"]
-            client.delete(f"/detectors/press/feedback/{known[-1]}")
+            promises.versions.add(answer.json()["version"])
+            undone = client.delete(f"/detectors/press/feedback/{known[-1]}")
+            if undone.status_code == 200:
+                promises.versions.add(undone.json()["version"])
 
     def create(client: httpx.Client) -> None:
         promises.counter += 1
         name = f"d{promises.counter}"
         if client.post("/detectors", json={"name": name, "examples": probe.tolist()}).status_code == 201:
             promises.created.add(name)
-        if promises.counter % 3 == 0 and client.delete(f"/detectors/{name}").status_code == 204:
-            promises.deleted.add(name)
+        if promises.counter % 3 == 0:
+            promises.created.discard(name)  # asked to go: until the answer comes both are right
+            if client.delete(f"/detectors/{name}").status_code == 204:
+                promises.deleted.add(name)
 
     return [score, stream, change, create]
 
@@ -143,11 +147,12 @@ def check_promises(address: str, promises: Promises) -> None:
         assert sum(one["length"] for one in streams) >= promises.rows
         promises.rows = sum(one["length"] for one in streams)
         numbers = [one["number"] for one in client.get("/detectors/press/versions").json()]
-        assert numbers == list(range(numbers[0], 0, -1)) and numbers[0] >= promises.version
+        assert numbers == list(range(numbers[0], 0, -1)) and promises.versions <= set(numbers)
         changes = {one["version"] for one in client.get("/detectors/press/changes").json()}
-        assert set(range(max(1, numbers[0] - 400), numbers[0] + 1)) <= changes
+        # A change that was killed before its answer may be a whole version without a note of it; no promise was made.
+        assert {number for number in promises.versions if number > numbers[0] - 400} <= changes
         names = {one["name"] for one in client.get("/detectors").json()}
-        assert promises.created - promises.deleted <= names
+        assert promises.created <= names
         assert not promises.deleted & names
         for name in sorted(names)[-4:]:
             assert client.get(f"/detectors/{name}").status_code == 200

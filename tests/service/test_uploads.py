@@ -7,6 +7,7 @@ import json
 import struct
 import zipfile
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,16 @@ from tests.service.conftest import make_series, open_client
 
 from fewone.service.settings import Limits, ServiceSettings
 from fewone.service.uploads import clean_label
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """One service for all: what is refused leaves nothing behind."""
+    with open_client(ServiceSettings(str(tmp_path_factory.mktemp("uploads") / "detectors"))) as client:
+        assert (
+            client.post("/detectors", json={"name": "press", "examples": make_series(10).tolist()}).status_code == 201
+        )
+        yield client
 
 
 def send(client: TestClient, name: str, content: bytes) -> tuple[int, str]:

@@ -126,6 +126,10 @@ class Actions:
         pointer = self.store.pointer(name)
         return Current(name, pointer, self.at_version(name, pointer.uid, pointer.version))
 
+    def is_loaded(self, name: str) -> bool:
+        pointer = self.store.pointer(name)
+        return (pointer.uid, pointer.version) in self.loaded
+
     def at_version(self, name: str, uid: str, number: int) -> FewShotDetector:
         def read() -> FewShotDetector:
             self.store.version(name, number)

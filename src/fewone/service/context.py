@@ -69,6 +69,11 @@ class Service:
         finally:
             self._waiting -= 1
 
+    @property
+    def idle(self) -> bool:
+        """Nobody waits for scores."""
+        return self._waiting == 0
+
     def announce(self, current: Current, judged: Judged, ids: list[int]) -> None:
         """Count what was stored, put alarms on their way."""
         self.metrics.scores.labels(current.name).inc(len(ids))

@@ -24,6 +24,9 @@ class LoadedDetectors:
     def __len__(self) -> int:
         return len(self._found)
 
+    def __contains__(self, key: Key) -> bool:
+        return key in self._found
+
     def get(self, key: Key, load: Callable[[], FewShotDetector]) -> FewShotDetector:
         """The detector of a key; loaded once, however many ask at the same time."""
         found = self._look_up(key)

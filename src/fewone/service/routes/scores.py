@@ -36,6 +36,8 @@ DATA = {
 }
 ScoreId = Annotated[int, PathParameter(ge=0, le=2**62)]
 LARGEST_EXPLAINED = 16
+LARGEST_QUICK = 2048
+"""Numbers that are scored sooner than handed over to another thread and back."""
 LARGEST_DRAWN = 20_000
 
 
@@ -49,7 +51,10 @@ async def score(request: Request, name: str) -> Response:
     """Decisions on examples, recordings or files. Stored before they are told; below 0 is anomalous."""
     service = service_of(request)
     options, submission = await read_submission(request, service, ScoreOptions)
-    current, judged, maps = await service.score(_judge, service, name, submission, options)
+    if _is_quick(service, name, submission, options):
+        current, judged, maps = _judge(service, name, submission, options)
+    else:
+        current, judged, maps = await service.score(_judge, service, name, submission, options)
     ids = await store_and_announce(service, current, judged)
     results = [
         entry
@@ -179,6 +184,12 @@ def tell_judged(judged: Judged, ids: list[int], steps: bool, current: Current) -
         if steps:
             found[0]["steps"] = as_plain(judged.steps)
     return found
+
+
+def _is_quick(service: Service, name: str, submission: Submission, options: ScoreOptions) -> bool:
+    """A window or a few, nobody waits, and the detector is in memory."""
+    few = submission.examples is not None and submission.examples.size <= LARGEST_QUICK and not options.explain
+    return few and service.idle and service.actions.is_loaded(name)
 
 
 def _judge(
