@@ -15,7 +15,6 @@ from rich.console import Console
 from rich.progress import Progress as Bar
 from rich.progress import track
 
-from fewone.archive import share_out
 from fewone.cli.options import parse_options
 from fewone.detector.aligned import AlignedDetector, is_aligned
 from fewone.detector.few_shot_detector import FewShotDetector
@@ -122,6 +121,8 @@ def _judge_all(chosen: Arguments, files: Sequence[Path]) -> Iterator[Judged]:
     if takes_any_picture(shape) and chosen.workers == 1 and len(files) > AHEAD:
         found: Iterator[Judged] = (_judge_picture(detector, picture) for picture in stream_pictures(files))
     else:
+        from fewone.archive import share_out  # only on need: processes and their tools take time to import
+
         found = share_out(partial(judge_path, chosen.detector, cut), files, chosen.workers)
     yield from track(found, "scoring", total=len(files), console=console, transient=True, disable=hidden)
 

@@ -25,8 +25,9 @@ from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
-from scipy.special import stdtrit
 from torch import Tensor, nn
+
+from fewone.detector.student import student_quantile
 
 FALSE_ALARMS = 0.005
 """The share of normals that may lie at a distance above 1 where no rate is asked for; at most a tenth of a rate."""
@@ -251,5 +252,5 @@ def _find_bounds(found: Statistics, count: int, share: float) -> tuple[Tensor, T
     squares = (found.values - middle).square().sum(1, keepdim=True)
     freedom = PRIOR_FREEDOM + count - 1
     deviation = ((PRIOR_FREEDOM * prior.square() + squares) / freedom).sqrt()
-    quantile = min(float(stdtrit(freedom, 1.0 - share / (2.0 * len(found.kinds)))), WIDEST)
+    quantile = min(student_quantile(round(freedom), 1.0 - share / (2.0 * len(found.kinds))), WIDEST)
     return middle, WIDTHS[found.data] * quantile * math.sqrt(1.0 + 1.0 / count) * deviation
