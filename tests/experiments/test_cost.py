@@ -22,6 +22,7 @@ def judge(dataset: str, learner: str, cpu_seconds: float, when: str = "2026-01-0
 
 def test_the_newest_row_of_the_same_kind_is_scaled_by_the_episodes_of_the_training() -> None:
     rows = [judge("mt-mnist/0", "maml", 7200), judge("mt-mnist/0", "maml", 3600, "2026-02-01")]
+    rows.append(replace(judge("mt-mnist/0", "maml", 5, "2026-03-01"), steps=0))
     wanted = default_experiment("mt-mnist/5", "maml", 10)
     short = replace(wanted, training=replace(wanted.training, iterations=2500, meta_batch=4))
     found = estimate([wanted, short], rows)

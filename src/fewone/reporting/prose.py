@@ -179,8 +179,8 @@ def render_pages(report: Report) -> dict[str, str]:
     quotes = Quotes(report)
     for name in ("say", "reach", "spread", "minutes", "paper", "steps", "cosine", "alarms"):
         environment.globals[name] = getattr(quotes, name)
-    # Numbers that no row holds: what was aimed at before, and what was seen before rows were kept.
-    environment.globals["aim"] = environment.globals["unrecorded"] = lambda value: str(value)
+    # What was seen before rows were kept: no row holds it.
+    environment.globals["unrecorded"] = str
     texts = {name: files("fewone.reporting").joinpath(f"{name}.jinja").read_text(encoding="utf-8") for name in PAGES}
     return {
         name: environment.from_string(text).render(report=report, agreements=quotes.agreements)
