@@ -29,6 +29,15 @@ def test_light_things_load_neither_torch_nor_scikit_learn(code: str) -> None:
     assert found.stdout.splitlines()[-1] == "[]"
 
 
+def test_a_detector_needs_none_of_the_tools_of_research_and_command_line() -> None:
+    tools = ("tyro", "rich", "h5py", "jinja2", "matplotlib", "joblib", "optuna", "dask", "pandas", "onnx", "fastapi")
+    code = "import numpy as np; X = np.arange(5.0).reshape(5, 1, 1) + np.zeros((28, 28))"
+    code += "; fewone.load('digits').fit(X).predict(X)"
+    program = f"import sys, fewone; {code}; print([name for name in {tools} if name in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout.splitlines()[-1] == "[]"
+
+
 def test_the_public_names_are_there_whatever_was_imported_before() -> None:
     detector = fewone.FewShotDetector()
     assert callable(fewone.load)
