@@ -23,7 +23,7 @@ from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.errors import FewoneError
 from fewone.files import atomic_write
 
-INPUT, OUTPUTS = "values", ("score_samples", "decision_function", "label")
+INPUT, OUTPUTS, RECORDING = "values", ("score_samples", "decision_function", "label"), "recording"
 TOLERANCE = 1e-5
 
 
@@ -35,10 +35,23 @@ class ExportedDetector(nn.Module):
         self.guarded = detector.guarded_
         self.offset = float(detector.offset_)
 
-    def forward(self, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, values: Tensor) -> tuple[Tensor, ...]:
         scores = -self.guarded(values)
         decisions = scores - self.offset
         return scores, decisions, torch.where(decisions >= 0, 1, -1)
+
+
+class ExportedRecording(nn.Module):
+    """The same, and of all examples as the windows of one recording in the order of time: whole and event, (2,)."""
+
+    def __init__(self, detector: FewShotDetector) -> None:
+        super().__init__()
+        self.windows = ExportedDetector(detector)
+        self.recording_scorer = detector.recording_scorer_
+
+    def forward(self, values: Tensor) -> tuple[Tensor, ...]:
+        scores, decisions, labels = self.windows(values)
+        return scores, decisions, labels, self.recording_scorer(-scores).to(scores.dtype)
 
 
 class ExportedAligned(nn.Module):
@@ -51,17 +64,22 @@ class ExportedAligned(nn.Module):
         together = normals.transpose(0, 1)
         anchors = [float(stretch.guarded_.anchors) for stretch in detector.stretches_]
         envelope = Envelope(together, choose_share(detector.stretches_[0].false_alarm_rate))
-        self.guarded = Guarded(adapt_together(learner, preparation, together), envelope, anchors, together=True)
+        adapted, unit = adapt_together(learner, preparation, together), detector.stretches_[0].guarded_.unit
+        self.guarded = Guarded(adapted, envelope, anchors, unit, together=True)
+        self.recording_scorer = detector.stretches_[0].recording_scorer_
         self.offset = detector.offset_
 
-    def forward(self, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        scores = -self.guarded(values).mean(dim=1)
-        decisions = scores - self.offset
-        return scores, decisions, torch.where(decisions >= 0, 1, -1)
+    def forward(self, values: Tensor) -> tuple[Tensor, ...]:
+        logits = self.guarded(values)
+        decisions = self.recording_scorer(logits).amin(-1).to(logits.dtype)
+        return decisions + self.offset, decisions, torch.where(decisions >= 0, 1, -1)
 
 
-def export_onnx(detector: FewShotDetector | AlignedDetector, path: str | Path) -> float:
+def export_onnx(detector: FewShotDetector | AlignedDetector, path: str | Path, recording: bool = False) -> float:
     """Write the file and run it: returns the largest difference of a score s, at most 1e-5 * max(1, |s|).
+
+    recording: all examples of a call are the windows of one recording, and a fourth output `recording` has the two
+    parts of its verdict, the mean's and the worst window's; anomalous where one of them is below 0.
 
     Examples
     --------
@@ -80,14 +98,17 @@ def export_onnx(detector: FewShotDetector | AlignedDetector, path: str | Path) -
             f"the export needs {error.name}: pip install 'fewone[onnx]' (in a checkout: '.[onnx]')"
         ) from error
     if isinstance(detector, AlignedDetector):
+        if recording:
+            raise FewoneError("a detector of aligned runs judges whole runs already; export it without recording")
         support = torch.stack([stretch.support_.values for stretch in detector.stretches_], dim=1)
         module: nn.Module = ExportedAligned(detector, support)
     else:
         check_is_fitted(detector)
-        module, support = ExportedDetector(detector), detector.support_.values
+        support = detector.support_.values
+        module = ExportedRecording(detector) if recording else ExportedDetector(detector)
     pictures = isinstance(detector, FewShotDetector) and hasattr(detector, "full_scale_")
     values = _example_pictures(support) if pictures else _example(support)
-    data = _convert(module.eval(), values)
+    data = _convert(module.eval(), values, [*OUTPUTS, RECORDING] if recording else [*OUTPUTS])
     try:
         session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
         difference = _compare(detector, session, values.numpy())
@@ -120,7 +141,7 @@ def _example_pictures(support: Tensor) -> Tensor:
     return torch.cat([both, stained])[1:]
 
 
-def _convert(module: nn.Module, values: Tensor) -> bytes:
+def _convert(module: nn.Module, values: Tensor, outputs: list[str]) -> bytes:
     try:
         with torch.no_grad(), _quiet():
             program = torch.onnx.export(
@@ -129,7 +150,7 @@ def _convert(module: nn.Module, values: Tensor) -> bytes:
                 dynamo=True,
                 dynamic_shapes=({0: torch.export.Dim("examples", min=1)},),
                 input_names=[INPUT],
-                output_names=list(OUTPUTS),
+                output_names=outputs,
                 verbose=False,
             )
     except torch.onnx.OnnxExporterError as error:

@@ -20,6 +20,7 @@ from fewone.calibration import CalibrationMap
 from fewone.checkpoints import save_calibration, save_learner
 from fewone.cli import main
 from fewone.detector.loading import load, load_detector
+from fewone.detector.recording_verdicts import judge_recording
 from fewone.errors import FewoneError, InputError
 from fewone.onnx_export import export_onnx
 
@@ -45,11 +46,11 @@ def test_a_run_is_the_mean_of_its_stretches_each_judged_by_its_own_normals(detec
     aligned = AlignedDetector(detector).fit(normals)
     alone = [fewone.FewShotDetector(**detector.get_params()).fit(normals[:, p]) for p in range(3)]
     expected = np.mean([one.score_samples(new[:, p]) for p, one in enumerate(alone)], axis=0)
-    np.testing.assert_array_equal(aligned.score_samples(new), expected)
-    # The threshold is the one for means of three, not the one for single windows.
-    assert aligned.offset_ == alone[0].find_group_offset(3) != alone[0].offset_
-    np.testing.assert_array_equal(aligned.decision_function(new), expected - aligned.offset_)
-    np.testing.assert_array_equal(aligned.predict(new), np.where(expected >= aligned.offset_, 1, -1))
+    # The verdict is that of a recording of three windows.
+    stretches = np.stack([one.score_samples(new[:, p]) for p, one in enumerate(alone)], axis=1)
+    verdicts = [judge_recording(alone[0].recording_scorer_, -scores) for scores in stretches]
+    np.testing.assert_array_equal(aligned.decision_function(new), [verdict.decision for verdict in verdicts])
+    np.testing.assert_array_equal(aligned.predict(new), np.where(aligned.decision_function(new) >= 0, 1, -1))
     assert ((aligned.anomaly_probability(new) > 0.5) == (expected < 0)).all()
     assert not hasattr(detector, "support_")
 

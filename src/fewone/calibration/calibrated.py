@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Protocol, runtime_checkable
 
@@ -33,7 +34,7 @@ class LeavingOneOut(Protocol):
 
 @dataclass(frozen=True)
 class NormalQuantiles:
-    """Quantiles, at LEVELS, of the mean calibrated logit of `group` normals."""
+    """Quantiles, at LEVELS, of the mean (or of the largest) calibrated logit of `group` normals."""
 
     group: int
     quantiles: tuple[float, ...]
@@ -45,6 +46,7 @@ class CalibrationPoint:
 
     own: the mean score of the support's normals, each judged by the others; typical: its mean over held-out tasks;
     follow: how far the threshold goes along when a support departs from it (0 for k = 1, which has no others).
+    tails: of the mean logit of groups of normals; peaks: of the largest logit of groups of more than one.
     """
 
     k: int
@@ -53,6 +55,7 @@ class CalibrationPoint:
     follow: float
     typical: float
     tails: tuple[NormalQuantiles, ...] = ()
+    peaks: tuple[NormalQuantiles, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -75,31 +78,82 @@ class CalibrationMap:
         numbers = {
             field.name: (1 - share) * getattr(low, field.name) + share * getattr(high, field.name)
             for field in fields(CalibrationPoint)
-            if field.name not in ("k", "tails")
+            if field.name not in ("k", "tails", "peaks")
         }
-        tails = tuple(
-            NormalQuantiles(
-                one.group, tuple((1 - share) * a + share * b for a, b in zip(one.quantiles, two.quantiles, strict=True))
-            )
-            for one, two in zip(low.tails, high.tails, strict=False)
-        )
-        return CalibrationPoint(k=k, tails=tails, **numbers)
+        tails, peaks = _mix(low.tails, high.tails, share), _mix(low.peaks, high.peaks, share)
+        return CalibrationPoint(k=k, tails=tails, peaks=peaks, **numbers)
 
     def threshold(self, k: int, false_alarm_rate: float, group: int = 1) -> float:
         """The logit above which a share `false_alarm_rate` of normals (of the means of `group` of them) lies.
 
         Between the kept quantiles the log of the rate is interpolated; beyond the last one its slope goes on.
         """
-        if not 0 < false_alarm_rate < 1:
-            raise FewoneError(f"the false-alarm rate is {false_alarm_rate}: a number between 0 and 1 is needed")
-        tails = [tail for tail in self.at(k).tails if tail.group <= group]
+        _check_rate(false_alarm_rate)
+        tails = [tail for tail in self._find_tails(k) if tail.group <= group]
+        return _find_logit(tails[-1].quantiles, false_alarm_rate)
+
+    def peak_threshold(self, k: int, false_alarm_rate: float, group: int) -> float:
+        """The logit that the largest of `group` normals exceeds with a probability of at most `false_alarm_rate`.
+
+        From the largest groups whose maximum was measured, the rate shared out among so many of them (a bound that
+        holds however the normals depend on each other); from single normals where no maximum was measured. Beyond
+        what was measured the tail is exponential, at the larger of its two slopes.
+        """
+        _check_rate(false_alarm_rate)
+        known = [*self._find_tails(k)[:1], *(peak for peak in self.at(k).peaks if peak.group <= group)][-1]
+        rate = false_alarm_rate * min(1.0, known.group / group)
+        last = 1.0 - LEVELS[-1]
+        if rate >= last:
+            return _find_logit(known.quantiles, rate)
+        return known.quantiles[-1] + self.tail_scale(k) * math.log(last / rate)
+
+    def tail_scale(self, k: int) -> float:
+        """By how much the logit of single normals grows where they become e times as rare."""
+        quantiles = self._find_tails(k)[0].quantiles
+        wide = (quantiles[-1] - quantiles[2]) / math.log((1 - LEVELS[2]) / (1 - LEVELS[-1]))
+        steep = (quantiles[-1] - quantiles[-2]) / math.log((1 - LEVELS[-2]) / (1 - LEVELS[-1]))
+        return max(wide, steep, 1e-3)
+
+    def find_rate(self, k: int, logit: float) -> float:
+        """The share of single normals above a logit; at most a half."""
+        quantiles = self._find_tails(k)[0].quantiles
+        if logit >= quantiles[-1]:
+            return (1 - LEVELS[-1]) * math.exp((quantiles[-1] - logit) / self.tail_scale(k))
+        after = bisect_left(quantiles, logit)
+        if after == 0:
+            return 0.5
+        share = (logit - quantiles[after - 1]) / max(quantiles[after] - quantiles[after - 1], 1e-12)
+        return math.exp((1 - share) * math.log(1 - LEVELS[after - 1]) + share * math.log(1 - LEVELS[after]))
+
+    def _find_tails(self, k: int) -> tuple[NormalQuantiles, ...]:
+        tails = self.at(k).tails
         if not tails:
             raise FewoneError("the calibration holds no quantiles of normals; calibrate the learner again")
-        rates, logits = [-math.log(1 - level) for level in LEVELS], tails[-1].quantiles
-        wanted = -math.log(false_alarm_rate)
-        after = min(max(bisect_left(rates, wanted), 1), len(rates) - 1)
-        share = (wanted - rates[after - 1]) / (rates[after] - rates[after - 1])
-        return logits[after - 1] + share * (logits[after] - logits[after - 1])
+        return tails
+
+
+def _check_rate(false_alarm_rate: float) -> None:
+    if not 0 < false_alarm_rate < 1:
+        raise FewoneError(f"the false-alarm rate is {false_alarm_rate}: a number between 0 and 1 is needed")
+
+
+def _find_logit(quantiles: Sequence[float], rate: float) -> float:
+    """Interpolated over the log of the rate between the kept quantiles; beyond the last one its slope goes on."""
+    rates = [-math.log(1 - level) for level in LEVELS]
+    wanted = -math.log(rate)
+    after = min(max(bisect_left(rates, wanted), 1), len(rates) - 1)
+    share = (wanted - rates[after - 1]) / (rates[after] - rates[after - 1])
+    return quantiles[after - 1] + share * (quantiles[after] - quantiles[after - 1])
+
+
+def _mix(low: Sequence[NormalQuantiles], high: Sequence[NormalQuantiles], share: float) -> tuple[NormalQuantiles, ...]:
+    """Between two knots, the groups that both have."""
+    return tuple(
+        NormalQuantiles(
+            one.group, tuple((1 - share) * a + share * b for a, b in zip(one.quantiles, two.quantiles, strict=True))
+        )
+        for one, two in zip(low, high, strict=False)
+    )
 
 
 class CalibratedScorer(Scorer):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -262,7 +263,8 @@ def _fit_knot(k: int, scored: Sequence[_Scored]) -> CalibrationPoint:
         follow=0.0 if alone else float(torch.sigmoid(follow + table.follow)),
         typical=typical,
     )
-    return replace(knot, tails=_find_tails(knot, scored, departure))
+    members = _gather(knot, scored, departure)
+    return replace(knot, tails=_find_tails(members, "mean"), peaks=_find_tails(members, "largest")[1:])
 
 
 def _within_spread(scored: Sequence[_Scored]) -> float:
@@ -277,8 +279,8 @@ def _within_spread(scored: Sequence[_Scored]) -> float:
     return spread if spread > 1e-12 else 1.0
 
 
-def _find_tails(knot: CalibrationPoint, scored: Sequence[_Scored], departure: Tensor) -> tuple[NormalQuantiles, ...]:
-    """Quantiles, for a unit that is none of these, of the normals' mean logits for each group size."""
+def _gather(knot: CalibrationPoint, scored: Sequence[_Scored], departure: Tensor) -> dict[tuple[str, int, int], Tensor]:
+    """The calibrated logits of the normals that may stand in one group: of a unit, a support and a recording."""
     groups: dict[tuple[str, int, int], list[Tensor]] = {}
     for episode, moved in zip(scored, departure, strict=True):
         logits = knot.slope * (episode.scores - knot.threshold - knot.follow * moved)
@@ -287,14 +289,21 @@ def _find_tails(knot: CalibrationPoint, scored: Sequence[_Scored], departure: Te
         keys = torch.zeros_like(episode.labels) if recordings is None else recordings
         for key in torch.unique(keys[normal]).tolist():
             groups.setdefault((episode.unit, episode.number, int(key)), []).append(logits[normal & (keys == key)])
-    members = {key: torch.cat(parts) for key, parts in groups.items()}
+    return {key: torch.cat(parts) for key, parts in groups.items()}
+
+
+def _find_tails(
+    members: dict[tuple[str, int, int], Tensor], what: Literal["mean", "largest"]
+) -> tuple[NormalQuantiles, ...]:
+    """Quantiles, for a unit that is none of these, of the normals' mean or largest logit for each group size."""
     tails = []
     for size in GROUPS:
         units: dict[str, list[Tensor]] = {}
         for (unit, _, _), logits in members.items():
             whole = len(logits) // size * size
             if whole:
-                units.setdefault(unit, []).append(logits[:whole].view(-1, size).mean(-1))
+                grouped = logits[:whole].view(-1, size)
+                units.setdefault(unit, []).append(grouped.mean(-1) if what == "mean" else grouped.amax(-1))
         if units:
             tails.append(NormalQuantiles(size, find_quantiles([torch.cat(parts) for parts in units.values()], LEVELS)))
     return tuple(tails)

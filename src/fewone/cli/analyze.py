@@ -14,7 +14,9 @@ from rich.table import Table
 
 from fewone.cli.evaluate import describe_row, draw_table, open_trained
 from fewone.cli.options import parse_options
+from fewone.cli.score import load_fitted
 from fewone.episodes import TaskSplits
+from fewone.errors import FewoneError
 from fewone.evaluation.gradients import measure_cosines
 from fewone.evaluation.selection import spread
 from fewone.evaluation.symmetry import Symmetry, measure_symmetry
@@ -37,12 +39,16 @@ class Arguments:
     alarms: the false-alarm rates that a detector realises on the test tasks where 10, 5 and 1 % are asked for.
     theory: whether E[H1 g2] = E[H2 g1] at the learned initialisation (the paper's Equation 5), on training tasks, for
     two class-balanced minibatches and for one of normals against a class-balanced one.
+    faults: which faults a fitted detector would find, from which strength on, and what it is blind to; injected
+    into its own normals, each judged by the others.
     """
 
-    what: tyro.conf.Positional[Literal["cosine", "unadapted", "alarms", "theory"]]
+    what: tyro.conf.Positional[Literal["cosine", "unadapted", "alarms", "theory", "faults"]]
     """What to look at."""
     folder: tyro.conf.Positional[Path]
-    """Where `fewone train` wrote."""
+    """Where `fewone train` wrote; of faults: a detector made by `fewone fit`."""
+    plot: Path | None = None
+    """Of faults: draw the table into this picture as well."""
     results: Path | None = None
     """A folder to which what was found is added, such as results/mine."""
     data_dir: tuple[Path, ...] = ()
@@ -54,6 +60,8 @@ class Arguments:
 def main(arguments: list[str]) -> int:
     """Print what was found, add the records."""
     chosen = parse_options(Arguments, arguments, "fewone analyze")
+    if chosen.what == "faults":
+        return _look_at_faults(chosen.folder, chosen.plot)
     learner, experiment, splits = open_trained(chosen.folder, chosen.data_dir, chosen.threads)
     console = Console()
     records: Sequence[Cosine | Alarms | Row]
@@ -75,6 +83,20 @@ def main(arguments: list[str]) -> int:
     if chosen.results is not None:
         for path in write_records(chosen.results, *records):
             console.print(f"added: {path}", highlight=False, soft_wrap=True)
+    return 0
+
+
+def _look_at_faults(folder: Path, plot: Path | None) -> int:
+    """The table of faults and strengths."""
+    detector, _ = load_fitted(folder)
+    found = detector.check_faults()
+    print(found)
+    if plot is not None:
+        try:
+            plot.parent.mkdir(parents=True, exist_ok=True)
+            found.plot().savefig(plot, dpi=120)
+        except (OSError, ValueError) as error:
+            raise FewoneError(f"{plot}: cannot be written ({error}); give another place, such as faults.png") from error
     return 0
 
 

@@ -22,13 +22,15 @@ class Arguments:
     """A folder made by fewone fit."""
     onnx: Path
     """The file to write."""
+    recording: bool = False
+    """Also judge all windows of a call as one recording (output `recording`: as a whole, and its worst window)."""
 
 
 def main(arguments: list[str]) -> int:
     """Export, and run what was written against the detector."""
     chosen = parse_options(Arguments, arguments, "fewone export")
     detector, shape = load_fitted(chosen.detector)
-    difference = export_onnx(detector, chosen.onnx)
+    difference = export_onnx(detector, chosen.onnx, chosen.recording)
     size = chosen.onnx.stat().st_size
     shape = (len(detector.stretches_), *shape) if isinstance(detector, AlignedDetector) else shape
     print(f"{chosen.onnx}: {size / 1e3:.0f} kB, takes values (n, {', '.join(map(str, shape))}) float32;")

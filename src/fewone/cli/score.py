@@ -195,6 +195,8 @@ def describe(verdict: Verdict, alone: bool) -> str:
     """One line for people; alone: the only verdict of its file, which needs no place."""
     word = "ANOMALOUS" if verdict.anomalous else "normal   "
     place = f" window at {verdict.worst} is the worst of {verdict.windows}" if verdict.windows > 1 else ""
+    if verdict.anomalous and verdict.windows > 1:
+        place = f" {verdict.cause}:{place}"
     row = "" if alone else f" at {verdict.place}"
     return f"{word} {verdict.decision:+8.2f}  {verdict.file}{row}{place}"
 

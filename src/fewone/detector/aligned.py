@@ -1,12 +1,14 @@
 """Runs of one course (an operation of a machine) -> one decision per run: a detector for each stretch of the course.
 
-Stretch p shows the same part of the course in every run, so what is normal there is learned there; a run's score is the
-mean over its stretches, against a threshold that was calibrated for just such means.
+Stretch p shows the same part of the course in every run, so what is normal there is learned there. The verdict on a run
+is that on a recording (`recording_verdicts.py`): the mean over its stretches against a threshold that was calibrated
+for just such means, and the worst stretch against one for the worst of so many.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -16,9 +18,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from fewone.checkpoints import read_checkpoint, write_checkpoint
 from fewone.detector.arrays import as_array
+from fewone.detector.drift import LEVEL, Drift, find_drift
 from fewone.detector.estimator import Estimator, check_is_fitted
+from fewone.detector.fault_report import STRENGTHS, FaultReport, Judge, report_faults
 from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.detector.files import DETECTOR
+from fewone.detector.recording_verdicts import RecordingVerdict, judge_recording
 from fewone.detector.support_report import SupportReport
 from fewone.detector.thresholds import Scores
 from fewone.documents import DocumentError, from_plain, to_plain
@@ -86,13 +91,23 @@ class AlignedDetector(Estimator):
         return np.stack([detector.score_samples(runs[:, number]) for number, detector in enumerate(detectors)], axis=1)
 
     def score_samples(self, X: ArrayLike) -> Scores:  # noqa: N803
-        """How normal each run is, (runs,): the mean over its stretches."""
-        means: Scores = self.score_stretches(X).mean(axis=1)
-        return means
+        """How normal each run is, (runs,): the mean over its stretches, or less where one stretch is far worse."""
+        return self.decision_function(X) + self.offset_
 
     def decision_function(self, X: ArrayLike) -> Scores:  # noqa: N803
-        """Above 0 a normal run, below 0 an anomalous one, (runs,)."""
-        return self.score_samples(X) - self.offset_
+        """Above 0 a normal run, below 0 an anomalous one, (runs,): what the mean or the worst stretch says."""
+        return np.array([verdict.decision for verdict in self.judge_runs(X)])
+
+    @property
+    def offset_(self) -> float:
+        """decision_function = score_samples - offset_: for the mean over all stretches of a run."""
+        detectors = self._fitted()
+        return -detectors[0].recording_scorer_.limit_whole(len(detectors))
+
+    def judge_runs(self, X: ArrayLike) -> list[RecordingVerdict]:  # noqa: N803
+        """One verdict per run: wrong as a whole, or in one stretch."""
+        scorer = self._fitted()[0].recording_scorer_
+        return [judge_recording(scorer, -scores) for scores in self.score_stretches(X)]
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:  # noqa: N803
         """+1 normal, -1 anomalous, one per run."""
@@ -100,13 +115,27 @@ class AlignedDetector(Estimator):
 
     def anomaly_probability(self, X: ArrayLike) -> Scores:  # noqa: N803
         """The probability that a run is anomalous, where normals and anomalies are equally frequent."""
-        return np.exp(-np.logaddexp(0.0, self.score_samples(X)))
+        scorer = self._fitted()[0].own_recording_scorer()
+        decisions = [judge_recording(scorer, -scores).decision for scores in self.score_stretches(X)]
+        return np.exp(-np.logaddexp(0.0, decisions))
 
-    @property
-    def offset_(self) -> float:
-        """decision_function = score_samples - offset_: for the mean over all stretches of a run."""
-        detectors = self._fitted()
-        return detectors[0].find_group_offset(len(detectors))
+    def check_faults(
+        self, faults: Sequence[str] | None = None, strengths: Sequence[float] = STRENGTHS, seed: int = 0
+    ) -> FaultReport:
+        """Which faults anywhere in a run would be found, from which strength on: as `FewShotDetector.check_faults`."""
+        runs = np.stack([stretch.support_.normals.numpy() for stretch in self._fitted()], axis=1)
+
+        def fit(rows: NDArray[np.int64]) -> Judge:
+            fitted = self.unfitted().fit(runs[rows])
+            return lambda examples: fitted.decision_function(examples) < 0
+
+        return report_faults(runs, "runs", fit, faults, strengths, seed)
+
+    def drift(self, X: ArrayLike, block: int = 10, level: float = LEVEL) -> Drift:  # noqa: N803
+        """Whether recent runs, presumed normal and in the order of time, still score as those fitted on; by means."""
+        own = np.mean([report.leave_one_out for report in self.report()], axis=0)
+        offset = np.mean([stretch.offset_ for stretch in self._fitted()])
+        return find_drift(own, self.score_stretches(X).mean(axis=1) - offset, block, level)
 
     def report(self) -> tuple[SupportReport, ...]:
         """What the normals of each stretch say of themselves; `odd` numbers the runs."""

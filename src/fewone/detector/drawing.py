@@ -6,13 +6,18 @@ Knows no learner.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+if TYPE_CHECKING:
+    from fewone.detector.reasons import Why
+
 LARGEST_COUNT = 12
+GOOD, BAD = "#1a7f37", "#b42318"
 Array = NDArray[np.floating]
 
 
@@ -34,7 +39,7 @@ def draw_examples(
         # What is normal has its weakest places too; shading them would cry wolf.
         shown = relevance if decision < 0 else np.zeros_like(relevance)
         (_draw_picture if value.ndim == 3 else _draw_series)(axes, value, shown)
-        word, colour = ("normal", "#1a7f37") if decision >= 0 else ("anomalous", "#b42318")
+        word, colour = ("normal", GOOD) if decision >= 0 else ("anomalous", BAD)
         if sizes is not None:
             _stretch(axes, value, sizes[number])
         axes.set_title(f"{word}  {decision:+.2f}", color=colour, fontsize=10)
@@ -78,3 +83,60 @@ def _scaled(relevance: Array) -> Array:
     """0 to 1; a map of nothing stays nothing."""
     highest = relevance.max()
     return relevance / highest if highest > 0 else relevance
+
+
+def draw_reasons(why: Why) -> Figure:
+    """Two panels of bars: how far each statistic lies outside of the normals, and each share of the model's logit."""
+    figure = Figure(figsize=(9.0, 3.6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for axes, source, title in (
+        (left, "envelope", "beside the normals, in bounds (beyond 1: anomalous)"),
+        (right, "model", "shares of the model's logit"),
+    ):
+        reasons = [reason for reason in why.reasons if reason.source == source][::-1]
+        sizes = np.array([reason.size for reason in reasons])
+        lengths = np.abs(sizes) if source == "envelope" else sizes
+        outside = lengths > 1 if source == "envelope" else lengths > 0
+        axes.barh([reason.kind for reason in reasons], lengths, color=np.where(outside, BAD, GOOD))
+        axes.set_title(title, fontsize=9)
+        axes.tick_params(labelsize=8)
+    left.axvline(1.0, color="black", linewidth=0.8, linestyle="--")
+    if any(abs(reason.size) > 30 for reason in why.reasons if reason.source == "envelope"):
+        left.set_xscale("log")
+    word, colour = ("normal", GOOD) if why.decision >= 0 else ("anomalous", BAD)
+    figure.suptitle(f"{word}  {why.decision:+.2f}", color=colour, fontsize=10)
+    return figure
+
+
+def draw_faults(faults: Sequence[str], strengths: Sequence[float], found: Array, false_alarms: float) -> Figure:
+    """A grid of the shares found (faults, strengths)."""
+    figure = Figure(figsize=(6.0, 0.7 + 0.27 * len(faults)), layout="constrained")
+    axes = figure.subplots()
+    axes.imshow(found, aspect="auto", cmap="RdYlGn", vmin=0, vmax=1)
+    for row, shares in enumerate(found):
+        for column, share in enumerate(shares):
+            axes.text(column, row, f"{100 * share:.0f}", ha="center", va="center", fontsize=7)
+    axes.set_yticks(range(len(faults)), list(faults), fontsize=8)
+    axes.set_xticks(range(len(strengths)), [f"{strength:g}" for strength in strengths], fontsize=8)
+    axes.set_xlabel("strength of the fault", fontsize=8)
+    axes.set_title(f"found, in per cent (untouched: {false_alarms:.0%} called anomalous)", fontsize=9)
+    return figure
+
+
+def draw_drift(scores: Array, own: Array, ends: NDArray[np.int64], p_values: Array, since: int | None) -> Figure:
+    """Scores over time beside those of the support, and below them the p-values of the blocks."""
+    figure = Figure(figsize=(8.0, 4.2), layout="constrained")
+    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[2, 1])
+    upper.plot(np.arange(-len(own), 0), own, "o", markersize=3, color="grey", label="the support, each by the others")
+    colours = np.where(scores < 0, BAD, GOOD)
+    upper.scatter(np.arange(len(scores)), scores, s=10, c=colours, label="recent examples")
+    upper.axhline(0.0, color="black", linewidth=0.8)
+    upper.set_ylabel("decision value", fontsize=8)
+    upper.legend(fontsize=7)
+    lower.semilogy(ends, np.maximum(p_values, 1e-12), color="black", linewidth=1.0)
+    lower.set_ylabel("p-value of a block", fontsize=8)
+    lower.set_xlabel("example, in the order of time", fontsize=8)
+    if since is not None:
+        for axes in (upper, lower):
+            axes.axvline(since, color=BAD, linewidth=1.0, linestyle="--")
+    return figure

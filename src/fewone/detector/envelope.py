@@ -11,10 +11,12 @@ deviation over the K normals. With a prior deviation s0 that weighs as much as n
 
 Inside, at distances up to 1/2, nothing changes, to the bit. Beyond, the logit is at least
 
-    anchor + log(2 * distance - 1),
+    anchor + unit * log(2 * distance - 1),
 
-which is the threshold at distance 1 and grows without bound: nothing that a learner says outvotes it. Deviations,
-step sizes and band powers enter as logarithms, so that too little is as far away as too much.
+which is the threshold at distance 1 and grows without bound: nothing that a learner says outvotes it. Student's tail
+falls with the distance to the power of nu0 + K - 1; with a unit of so many scales of the tail of a learner's logits a
+logit is as rare here as there, and an event far outside stands out of however many windows. Deviations, step sizes and
+band powers enter as logarithms, so that too little is as far away as too much.
 """
 
 from __future__ import annotations
@@ -109,7 +111,8 @@ class Envelope(nn.Module):
         self.register_buffer("unit", torch.maximum(unit, floor))
         found = self._measure(normals)
         self.kinds = found.kinds
-        middle, bound = _find_bounds(found, normals.shape[1], share)
+        self.deviations = _count_deviations(found, normals.shape[1], share)
+        middle, bound = _find_bounds(found, normals.shape[1], self.deviations)
         self.register_buffer("middle", middle)
         self.register_buffer("bound", bound)
 
@@ -137,15 +140,23 @@ class Guarded(nn.Module):
 
     anchors: Tensor
 
-    def __init__(self, scores: nn.Module, envelope: Envelope, anchors: Sequence[float], together: bool = False) -> None:
+    def __init__(
+        self,
+        scores: nn.Module,
+        envelope: Envelope,
+        anchors: Sequence[float],
+        unit: float = 1.0,
+        together: bool = False,
+    ) -> None:
         super().__init__()
         self.scores = scores
         self.envelope = envelope
+        self.unit = unit
         self.together = together
         self.register_buffer("anchors", envelope.centre.new_tensor(anchors))
 
     def forward(self, values: Tensor) -> Tensor:
-        return guard(self.scores(values), self.find_distances(values), self.anchors)
+        return guard(self.scores(values), self.find_distances(values), self.anchors, self.unit)
 
     def find_distances(self, values: Tensor) -> Tensor:
         """How far outside each example lies, in the shape of the logits; at most 1/2 is inside."""
@@ -178,9 +189,9 @@ def find_distances_left_out(normals: Tensor, share: float) -> Tensor:
     )
 
 
-def guard(logits: Tensor, distances: Tensor, anchors: Tensor) -> Tensor:
+def guard(logits: Tensor, distances: Tensor, anchors: Tensor, unit: float = 1.0) -> Tensor:
     """Logits, where nothing is outside; else at least what the distance alone demands: all (n,), or (n, S)."""
-    least = anchors + (2.0 * distances - 1.0).clamp_min(torch.finfo(distances.dtype).tiny).log()
+    least = anchors + unit * (2.0 * distances - 1.0).clamp_min(torch.finfo(distances.dtype).tiny).log()
     least = least.to(logits.dtype)
     # Compared the way round that lets a logit which is no number lose.
     return torch.where((distances > 0.5) & ~(logits > least), least, logits)
@@ -197,34 +208,35 @@ def measure(values: Tensor) -> Statistics:
     if values.shape[1] > 1 and space == 2:
         parts["colour"] = level - level.mean(1, keepdim=True)
     if min(values.shape[2:]) > 1:
-        parts["spread"] = _log_size(_variance(values.flatten(2)))
-        parts |= _measure_series(values) if space == 1 else _measure_picture(values, parts["spread"])
+        parts |= _measure_series(values) if space == 1 else _measure_picture(values)
     kinds = tuple(name.rstrip("0123456789") for name, part in parts.items() for _ in range(part.shape[1]))
     return Statistics(torch.cat(list(parts.values()), dim=1), kinds, "series" if space == 1 else "pictures")
 
 
 def _measure_series(values: Tensor) -> dict[str, Tensor]:
-    """Step sizes, octaves of the Haar spectrum and the quietest part of (n, channels, length)."""
+    """Spread, step sizes, octaves of the Haar spectrum and the quietest part of (n, channels, length)."""
     squares = values.diff(dim=-1).square()
-    parts = {"steps": _log_size(squares.mean(-1)), "jump": _log_size(squares.amax(-1))}
+    parts = {"spread": _variance(values), "steps": squares.mean(-1), "jump": squares.amax(-1)}
     coarse = values
     for octave in range(1, BANDS + 1):
         if coarse.shape[-1] < 16:
             break
         even = coarse.shape[-1] // 2 * 2
         coarse = 0.5 * (coarse[..., 0:even:2] + coarse[..., 1:even:2])
-        parts[f"band{octave}"] = _log_size(coarse.diff(dim=-1).square().mean(-1))
+        parts[f"band{octave}"] = coarse.diff(dim=-1).square().mean(-1)
     size = values.shape[-1] // PARTS
     if size >= 2:
         pieces = values[..., : PARTS * size].reshape(*values.shape[:-1], PARTS, size)
-        parts["quiet"] = _log_size(_variance(pieces).amin(-1), QUIET)
-    return parts
+        parts["quiet"] = _variance(pieces).amin(-1).clamp_min(QUIET**2)
+    # All logarithms at once: for a single window the number of operations is the time.
+    logs = _log_size(torch.stack(list(parts.values())))
+    return dict(zip(parts, logs.unbind(), strict=True))
 
 
-def _measure_picture(values: Tensor, spread: Tensor) -> dict[str, Tensor]:
-    """Gradient energy of (n, channels, height, width), fine and at half the size, alone and beside what is coarser."""
-    steps = _log_size(_gradient_energy(values))
-    parts = {"steps": steps, "texture1": steps - spread}
+def _measure_picture(values: Tensor) -> dict[str, Tensor]:
+    """Contrast and gradient energy of (n, channels, height, width), fine and at half the size, and their ratios."""
+    spread, steps = _log_size(_variance(values.flatten(2))), _log_size(_gradient_energy(values))
+    parts = {"spread": spread, "steps": steps, "texture1": steps - spread}
     if min(values.shape[2:]) >= 8:
         coarse = _log_size(_gradient_energy(F.avg_pool2d(values, 2)))
         parts |= {"band1": coarse, "texture2": steps - coarse}
@@ -241,16 +253,21 @@ def _variance(values: Tensor) -> Tensor:
     return (shifted.square().mean(-1) - shifted.mean(-1).square()).clamp_min(0.0)
 
 
-def _log_size(squares: Tensor, smallest: float = SMALLEST) -> Tensor:
-    return 0.5 * (squares + smallest**2).log()
+def _log_size(squares: Tensor) -> Tensor:
+    # Not added: exporters take the sum with so small a number for the other term.
+    return 0.5 * squares.clamp_min(SMALLEST**2).log()
 
 
-def _find_bounds(found: Statistics, count: int, share: float) -> tuple[Tensor, Tensor]:
+def _find_bounds(found: Statistics, count: int, deviations: float) -> tuple[Tensor, Tensor]:
     """Middle and bound of each statistic (S, 1, statistics) from those of the normals (S, K, statistics)."""
     prior = found.values.new_tensor([PRIOR_DEVIATIONS[found.data][kind] for kind in found.kinds])
     middle = found.values.mean(1, keepdim=True)
     squares = (found.values - middle).square().sum(1, keepdim=True)
-    freedom = PRIOR_FREEDOM + count - 1
-    deviation = ((PRIOR_FREEDOM * prior.square() + squares) / freedom).sqrt()
-    quantile = min(student_quantile(round(freedom), 1.0 - share / (2.0 * len(found.kinds))), WIDEST)
-    return middle, WIDTHS[found.data] * quantile * math.sqrt(1.0 + 1.0 / count) * deviation
+    deviation = ((PRIOR_FREEDOM * prior.square() + squares) / (PRIOR_FREEDOM + count - 1)).sqrt()
+    return middle, deviations * deviation
+
+
+def _count_deviations(found: Statistics, count: int, share: float) -> float:
+    """How many deviations s' a bound is wide."""
+    quantile = student_quantile(round(PRIOR_FREEDOM + count - 1), 1.0 - share / (2.0 * len(found.kinds)))
+    return WIDTHS[found.data] * min(quantile, WIDEST) * math.sqrt(1.0 + 1.0 / count)

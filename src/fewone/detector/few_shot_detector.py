@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import numpy as np
 import torch
@@ -22,15 +22,32 @@ from fewone.calibration import Adapting, Calibrated, CalibrationMap
 from fewone.checkpoints import ModelSpec
 from fewone.detector.adaptation import Adapted, Support, adapt_to, leave_one_out, plain_learner
 from fewone.detector.arrays import arrange, as_array, as_labels, check_range
-from fewone.detector.envelope import Envelope, Guarded, choose_share, find_distances_left_out, guard
+from fewone.detector.drift import LEVEL, Drift, find_drift
+from fewone.detector.envelope import (
+    PRIOR_FREEDOM,
+    Envelope,
+    Guarded,
+    choose_share,
+    find_distances_left_out,
+    guard,
+)
 from fewone.detector.estimator import Estimator, check_is_fitted
 from fewone.detector.explanation import explain
+from fewone.detector.fault_report import STRENGTHS, FaultReport, Judge, report_faults
 from fewone.detector.files import SavedDetector, write_detector
 from fewone.detector.pictures import Seen, enlarge_maps, look_at, takes_any_picture
+from fewone.detector.reasons import Why, find_reasons
+from fewone.detector.recording_verdicts import (
+    Limits,
+    RecordingScorer,
+    RecordingVerdict,
+    find_limits,
+    judge_recording,
+)
 from fewone.detector.recordings import SeriesScores, join_scores, score_steps, stream_windows
 from fewone.detector.support_report import SupportReport, find_faults, report_support
-from fewone.detector.thresholds import Scores, average_groups, find_group_thresholds, find_threshold
-from fewone.episodes import InputScaling
+from fewone.detector.thresholds import Scores, find_tail_scale, find_threshold, split_groups
+from fewone.episodes import NORMAL, InputScaling
 from fewone.errors import InputError
 from fewone.learners import MetaLearner
 from fewone.picture_files import FullScale
@@ -119,13 +136,35 @@ class FewShotDetector(Estimator):
     def decision_function(self, X: ArrayLike, groups: ArrayLike | None = None) -> Scores:  # noqa: N803
         """Above 0 normal, below 0 anomalous, (n,).
 
-        groups (n,) says which recording each example belongs to: one value per recording, in order of appearance.
+        groups (n,) says which recording each example belongs to: one value per recording, in order of appearance, the
+        smaller of what its mean and what its worst example say (`judge_recordings` gives both).
         """
-        scores = self.score_samples(X)
         if groups is None:
-            return scores - self.offset_
-        means, sizes = average_groups(scores, groups)
-        return means - self._group_offset(sizes)
+            return self.score_samples(X) - self.offset_
+        return np.array([verdict.decision for verdict in self.judge_recordings(X, groups)])
+
+    def judge_recordings(self, X: ArrayLike, groups: ArrayLike) -> list[RecordingVerdict]:  # noqa: N803
+        """One verdict per recording, in order of appearance: wrong as a whole, or an event in one of its examples.
+
+        Parameters
+        ----------
+        groups : (n,) which recording each example of X belongs to; the examples of one stand in the order of time.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fewone import FewShotDetector
+        >>> random = np.random.default_rng(0)
+        >>> detector = FewShotDetector().fit(random.normal(size=(20, 3)))
+        >>> windows = random.normal(size=(46, 3))
+        >>> windows[14] += 40.0
+        >>> for verdict in detector.judge_recordings(windows, np.repeat([0, 1], 23)):
+        ...     print(verdict.cause, verdict.worst if verdict.decision < 0 else "")
+        event 14
+        normal
+        """
+        logits = -self.score_samples(X)
+        return [judge_recording(self.recording_scorer_, logits[rows]) for rows in split_groups(groups, len(logits))]
 
     def predict(self, X: ArrayLike, groups: ArrayLike | None = None) -> NDArray[np.int64]:  # noqa: N803
         """+1 normal, -1 anomalous; one per example or, with groups, one per recording in order of appearance."""
@@ -137,7 +176,10 @@ class FewShotDetector(Estimator):
         It does not move with false_alarm_rate: 0.5 is the learner's own threshold.
         """
         scores = self.score_samples(X)
-        scores = scores if groups is None else average_groups(scores, groups)[0]
+        if groups is not None:
+            scorer = self.own_recording_scorer()
+            parts = split_groups(groups, len(scores))
+            scores = np.array([judge_recording(scorer, -scores[rows]).decision for rows in parts])
         return np.exp(-np.logaddexp(0.0, scores))
 
     @overload
@@ -165,8 +207,14 @@ class FewShotDetector(Estimator):
 
     def decide(self, scores: SeriesScores) -> float:
         """One decision value for a whole recording from its `score_series`: above 0 normal, below 0 anomalous."""
+        return self.judge_series(scores).decision
+
+    def judge_series(self, scores: SeriesScores) -> RecordingVerdict:
+        """The same with its parts: `whole` and `event`, and the number of the worst window, which begins at
+        `scores.starts[verdict.worst]`.
+        """
         check_is_fitted(self)
-        return float(scores.windows.mean() + self.offset_ - self.find_group_offset(len(scores.windows)))
+        return judge_recording(self.recording_scorer_, -(scores.windows + self.offset_))
 
     def explain(self, X: ArrayLike) -> Scores | list[Scores]:  # noqa: N803
         """Where the anomaly is: a map of the shape of X; the higher, the more that place makes an example anomalous.
@@ -205,7 +253,12 @@ class FewShotDetector(Estimator):
         check_is_fitted(self)
         anomalies = len(self.support_) - self.support_size_
         distances = find_distances_left_out(self.support_.normals, choose_share(self.false_alarm_rate))
-        logits = guard(torch.from_numpy(self._leave_one_out()), distances.double(), torch.tensor(self._anchor()))
+        logits = guard(
+            torch.from_numpy(self._leave_one_out()),
+            distances.double(),
+            torch.tensor(self._anchor()),
+            self._guard_unit(),
+        )
         scores: Scores = -logits.numpy()
         found = report_support(
             self.support_size_,
@@ -219,6 +272,82 @@ class FewShotDetector(Estimator):
         if self._takes_any_picture() and self.support_size_ == 1:
             return replace(found, warnings=(*found.warnings, ONE_PICTURE))
         return found
+
+    def why(self, X: ArrayLike) -> list[Why]:  # noqa: N803
+        """Why each example is called what it is called: every kind of evidence's share, in words and numbers.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fewone import FewShotDetector
+        >>> normals = np.random.default_rng(0).normal(size=(20, 3))
+        >>> (why,) = FewShotDetector().fit(normals).why([[0.0, 90.0, 0.0]])
+        >>> why.reasons[0].kind, why.outside > 1
+        ('level', True)
+        """
+        check_is_fitted(self)
+        values = self._read(X, first=False).to(self.support_.values.dtype)
+        decisions = -self._logits(values) - self.offset_
+        with torch.inference_mode():
+            distances = self.guarded_.find_distances(values).double()
+            opinions = -self.adapted_(values).double() - self.offset_
+        reasons = find_reasons(self.adapted_, self.guarded_.envelope, values)
+        numbers = zip(decisions.tolist(), distances.tolist(), opinions.tolist(), reasons, strict=True)
+        return [Why(decision, distance, opinion, found) for decision, distance, opinion, found in numbers]
+
+    def check_faults(
+        self, faults: Sequence[str] | None = None, strengths: Sequence[float] = STRENGTHS, seed: int = 0
+    ) -> FaultReport:
+        """Which faults would be found, from which strength on: injected into the detector's own normals, each of them
+        judged by a detector that was fitted on the others.
+
+        Parameters
+        ----------
+        faults : names of `fewone.faults.FAULTS` (of pictures: of PICTURE_FAULTS); None: all of them.
+        strengths : 1 is a fault that is plain to see beside an example's own deviation.
+
+        Examples
+        --------
+        >>> import fewone, numpy as np
+        >>> random = np.random.default_rng(0)
+        >>> waves = np.sin(np.arange(128) / 4 + random.uniform(0, 6, (10, 1))) + 0.1 * random.normal(size=(10, 128))
+        >>> report = fewone.load("series").fit(waves).check_faults(["offset", "noise"], [1, 100])
+        >>> report.found[:, -1].tolist(), report.blind
+        ([1.0, 1.0], ())
+        """
+        check_is_fitted(self)
+        values = self.support_.normals.numpy()
+        data: Literal["table", "series", "pictures"] = "series" if values.ndim == 3 else "pictures"
+
+        def fit(rows: NDArray[np.int64]) -> Judge:
+            chosen = self.support_.values[self.support_.labels == NORMAL][torch.from_numpy(rows)]
+            support, scale = Support(chosen, torch.zeros(len(chosen))), getattr(self, "full_scale_", None)
+            fitted = self.unfitted().restore(support, self.n_features_in_, scale)
+            return lambda examples: fitted._logits(torch.from_numpy(examples)) > -fitted.offset_
+
+        return report_faults(values, "table" if values.ndim == 2 else data, fit, faults, strengths, seed)
+
+    def drift(self, X: ArrayLike, block: int = 10, level: float = LEVEL) -> Drift:  # noqa: N803
+        """Whether recent examples, presumed normal and in the order of time, still score as the support does.
+
+        Parameters
+        ----------
+        block : so many examples in a row are held against the support's own leave-one-out scores.
+        level : the probability with which drift is told where there is none.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fewone import FewShotDetector
+        >>> random = np.random.default_rng(0)
+        >>> detector = FewShotDetector().fit(random.normal(size=(20, 3)))
+        >>> detector.drift(random.normal(size=(40, 3))).drifted
+        False
+        >>> detector.drift(random.normal(size=(40, 3)) + np.linspace(0, 4, 40)[:, None]).drifted
+        True
+        """
+        scores = self.decision_function(X)
+        return find_drift(self.report().leave_one_out, scores, block, level)
 
     def restore(self, support: Support, n_features: int, full_scale: FullScale | None = None) -> Self:
         """As `fit`, on a support that was read before."""
@@ -316,7 +445,8 @@ class FewShotDetector(Estimator):
         self.adapted_: Adapted = self._adapt_learner(learner, preparation, support)
         self.offset_ = -find_threshold(self.false_alarm_rate, self.calibration, self.support_size_, self._leave_one_out)
         envelope = Envelope(support.normals.unsqueeze(0), choose_share(self.false_alarm_rate))
-        self.guarded_ = Guarded(self.adapted_, envelope, [self._anchor()]).eval()
+        self.guarded_ = Guarded(self.adapted_, envelope, [self._anchor()], self._guard_unit()).eval()
+        self.recording_scorer_ = RecordingScorer(self._find_limits(-self.offset_, self.false_alarm_rate)).eval()
         return self
 
     def _adapt_learner(self, learner: Adapting, preparation: InputScaling, support: Support) -> Adapted:
@@ -334,6 +464,18 @@ class FewShotDetector(Estimator):
         """The logit at which everything is anomalous: the highest threshold there is."""
         return max(0.0, -self.offset_)
 
+    def _guard_unit(self) -> float:
+        """Outside the envelope a logit is as rare among normals as the learner's own of that height."""
+        return (PRIOR_FREEDOM + self.support_size_ - 1) * find_tail_scale(self.calibration, self.support_size_)
+
+    def _find_limits(self, threshold: float, rate: float | None) -> Limits:
+        scale = find_tail_scale(self.calibration, self.support_size_)
+        return find_limits(threshold, rate, self.calibration, self.support_size_, scale)
+
+    def own_recording_scorer(self) -> RecordingScorer:
+        """Of recordings at the learner's own threshold, whatever rate is asked for."""
+        return RecordingScorer(self._find_limits(0.0, None)).eval()
+
     def prepare_learner(self, width: int) -> tuple[Adapting, InputScaling]:
         """A learner of our own in scoring mode, and how values become its inputs; width: of a plain table."""
         if self.learner is None:
@@ -342,14 +484,6 @@ class FewShotDetector(Estimator):
         assert preparation is not None
         learner = copy.deepcopy(self.learner).eval()
         return learner if self.calibration is None else Calibrated(learner, self.calibration), preparation
-
-    def find_group_offset(self, size: int) -> float:
-        """What to take off the mean score of `size` examples of one recording for its decision value."""
-        check_is_fitted(self)
-        return float(self._group_offset(np.array([size]))[0])
-
-    def _group_offset(self, sizes: NDArray[np.int64]) -> Scores:
-        return -find_group_thresholds(-self.offset_, self.false_alarm_rate, self.calibration, self.support_size_, sizes)
 
     def _leave_one_out(self) -> Scores:
         """The logit of each normal when the others are the support, (K,)."""

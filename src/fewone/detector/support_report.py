@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fewone.calibration import CalibrationMap
+from fewone.detector.thresholds import MEASURED_RATE
 
 ODD_DEVIATIONS = {3: 38.0, 4: 11.5, 5: 13.7, 7: 10.1, 10: 8.0, 15: 7.7, 20: 7.4, 30: 7.2, 50: 7.3, 100: 7.6}
 """By K, how many robust deviations above the median leave-one-out logit an example looks odd: what the largest of K
@@ -76,7 +77,8 @@ def find_faults(normals: NDArray[np.floating[Any]]) -> list[str]:
     faults = []
     if len(flat) == 1:
         faults.append(
-            "warning: one normal shows nothing of how normals differ: the threshold is a prior from other tasks"
+            "warning: one normal shows nothing of how normals differ: the threshold is a prior from other tasks;"
+            " trust the order of the scores alone"
         )
     elif (flat == flat[:1]).all():
         faults.append(f"warning: all {len(flat)} normals are the same to the last digit: copies of one count as one")
@@ -119,6 +121,10 @@ def report_support(
             f"warning: to the model these normals look less normal than {1 - SHIFT_RATE:.0%} of such sets from tasks"
             f" like those it was calibrated on (a shift: a new machine, another kind of data): expect more false alarms"
             f" than promised{asked}; give more normals from different days, or train on your own tasks"
+        )
+    if rate is not None and calibration is not None and rate < MEASURED_RATE:
+        found.append(
+            f"warning: a rate of {rate:g} lies below what the calibration measured ({MEASURED_RATE:g}): extrapolated"
         )
     if rate is not None and calibration is None:
         found.append(

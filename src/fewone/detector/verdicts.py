@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fewone.detector.aligned import AlignedDetector
 from fewone.detector.few_shot_detector import FewShotDetector
+from fewone.detector.recording_verdicts import RecordingVerdict, judge_recording
 from fewone.detector.recordings import SeriesScores
 from fewone.detector.thresholds import Scores
 from fewone.detector.user_files import FileExamples
@@ -25,8 +26,9 @@ from fewone.files import atomic_write
 class Verdict:
     """One thing that is called normal or anomalous: a recording, one of its windows, a picture or a row of a table.
 
-    place: the row of a table or the first time step of a window, from 0. windows: how many windows of a recording were
-    averaged. worst: the first time step of its most anomalous window. decision: below 0 = anomalous.
+    place: the row of a table or the first time step of a window, from 0. windows: how many a recording has. worst: the
+    first time step of its most anomalous window. decision: below 0 = anomalous. cause, of a recording: normal, event
+    (at the worst window) or whole recording, or both; whole and event: the decision values of these two parts.
     """
 
     file: str
@@ -38,6 +40,8 @@ class Verdict:
     anomalous: bool
     cause: str = ""
     judged: bool = True
+    whole: float | None = None
+    event: float | None = None
 
 
 @dataclass(frozen=True)
@@ -91,9 +95,9 @@ def _conclude(
     file = str(last.file)
     if last.recording and not each_window and len(scores):
         series = SeriesScores(places, scores - detector.offset_, 0, np.zeros(0))
-        decision, worst = detector.decide(series), int(places[scores.argmin()])
-        probability = float(np.exp(-np.logaddexp(0.0, scores.mean())))
-        verdicts = [Verdict(file, 0, len(scores), worst, decision, probability, decision < 0)]
+        own = judge_recording(detector.own_recording_scorer(), -scores).decision
+        probability = float(np.exp(-np.logaddexp(0.0, own)))
+        verdicts = [_tell(file, detector.judge_series(series), places, probability)]
     else:
         verdicts = [
             Verdict(file, place, 1, 0, float(score - detector.offset_), float(p), bool(score < detector.offset_))
@@ -132,6 +136,21 @@ def as_json(one: Verdict | NotJudged) -> str:
     return json.dumps(asdict(one), ensure_ascii=False)
 
 
+def _tell(file: str, found: RecordingVerdict, places: NDArray[np.int64], probability: float) -> Verdict:
+    return Verdict(
+        file,
+        0,
+        found.windows,
+        int(places[found.worst]),
+        found.decision,
+        probability,
+        found.decision < 0,
+        cause=found.cause,
+        whole=found.whole,
+        event=found.event,
+    )
+
+
 def _judge_run(detector: AlignedDetector, examples: FileExamples) -> list[Verdict]:
     """One verdict for a run of aligned windows, or one for each of them where they are not taken as one recording."""
     expected = len(detector.stretches_)
@@ -141,11 +160,10 @@ def _judge_run(detector: AlignedDetector, examples: FileExamples) -> list[Verdic
             f" whole runs of the same course, cut alike"
         )
     run = examples.values[None]
-    scores, file = detector.score_stretches(run)[0], str(examples.file)
     if examples.recording:
-        decision, probability = float(detector.decision_function(run)[0]), float(detector.anomaly_probability(run)[0])
-        worst = int(examples.places[scores.argmin()])
-        return [Verdict(file, 0, expected, worst, decision, probability, decision < 0)]
+        (found,) = detector.judge_runs(run)
+        return [_tell(str(examples.file), found, examples.places, float(detector.anomaly_probability(run)[0]))]
+    scores, file = detector.score_stretches(run)[0], str(examples.file)
     decisions = scores - [stretch.offset_ for stretch in detector.stretches_]
     probabilities = np.exp(-np.logaddexp(0.0, scores))
     return [
