@@ -22,8 +22,8 @@ DEFAULT_LEARNER = "plda"
 """The library's own: ahead of the paper's learners on images, and one model serves every K."""
 
 FOLDER_SERIES_LEARNER = "evidence"
-"""For a user's own series, of which nothing is known: by validation loss on made-up plants of a dozen machines, where
-plda without a front end learns the training machines by heart (tests/first_hour)."""
+"""For a user's own series, of which nothing is known: what it takes from other tasks knows no level and no unit of
+theirs, where plda without a front end learns a dozen training machines by heart."""
 
 VALIDATION_QUERIES = 50
 """Of every learner, however few queries it is trained with (Reptile: K)."""
