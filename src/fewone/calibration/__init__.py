@@ -13,7 +13,7 @@ from fewone.calibration.calibrated import (
     NormalQuantiles,
     score_leaving_one_out,
 )
-from fewone.calibration.fitting import HeldOut, calibrate, count_draws
+from fewone.calibration.fitting import HeldOut, Scored, calibrate, count_draws, fit_knot
 
 __all__ = [
     "Adapting",
@@ -24,7 +24,9 @@ __all__ = [
     "HeldOut",
     "LeavingOneOut",
     "NormalQuantiles",
+    "Scored",
     "calibrate",
     "count_draws",
+    "fit_knot",
     "score_leaving_one_out",
 ]

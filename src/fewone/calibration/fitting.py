@@ -41,8 +41,11 @@ class HeldOut:
 
 
 @dataclass(frozen=True)
-class _Scored:
-    """One episode of a held-out task: scores and labels (n,) of its queries, and their recordings if there are."""
+class Scored:
+    """One episode of a held-out task: scores and labels (n,) of its queries, and their recordings if there are.
+
+    own: the mean score of the support's normals, each judged by the others; no number where it is not asked.
+    """
 
     unit: str
     number: int
@@ -76,7 +79,7 @@ def calibrate(
         roomy = [replace(part, tasks=tuple(task for task in part.tasks if _room(task) >= k)) for part in held_out]
         if 2 * _count_units(roomy) > _count_units(held_out):
             sized = replace(sampler, support_size=k, normal_share=1.0)
-            knots.append(_fit_knot(k, _score(roomy, sized, adaptation_sets, queries, seed, by_support, exchange)))
+            knots.append(fit_knot(k, _score(roomy, sized, adaptation_sets, queries, seed, by_support, exchange)))
     if not knots:
         raise FewoneError(f"the held-out tasks have too few normals to calibrate for K = {min(sizes)}; add examples")
     return CalibrationMap(tuple(knots))
@@ -111,7 +114,7 @@ def _score(
     seed: int,
     by_support: bool,
     exchange: Exchange,
-) -> list[_Scored]:
+) -> list[Scored]:
     jobs = [(part, task, number) for part in held_out for task in part.tasks for number in range(adaptation_sets)]
 
     def draw(job: int) -> Episodes:
@@ -141,10 +144,10 @@ def _score(
     return [_unpack(task, number, row) for (_, task, number), row in zip(jobs, found, strict=True)]
 
 
-def _unpack(task: Task, number: int, row: Tensor) -> _Scored:
+def _unpack(task: Task, number: int, row: Tensor) -> Scored:
     columns = 2 if task.normal.store.recording is None else 3
     scores, labels, *recordings = row[1:].view(columns, -1)
-    return _Scored(
+    return Scored(
         task.unit, number, scores, labels.float(), recordings[0].long() if recordings else None, float(row[0])
     )
 
@@ -205,7 +208,7 @@ class _Table:
         return float((sides[0] + sides[1]).median())
 
 
-def _tabulate(scored: Sequence[_Scored], departure: Tensor, spread: float) -> _Table:
+def _tabulate(scored: Sequence[Scored], departure: Tensor, spread: float) -> _Table:
     """The episodes, and where the search for follow begins and what it is shrunk towards."""
     longest = max(len(episode.scores) for episode in scored)
     scores, labels, weights = (torch.zeros(len(scored), longest, dtype=torch.float64) for _ in range(3))
@@ -235,8 +238,11 @@ def _find_follow(centres: Tensor, departure: Tensor, unit: Tensor) -> float:
     return min(max(float((rise[counted] / run[counted]).median()), least), most) if bool(counted.any()) else least
 
 
-def _fit_knot(k: int, scored: Sequence[_Scored]) -> CalibrationPoint:
-    """Slope, threshold and follow of least loss over units, shrunk towards the learner's own threshold."""
+def fit_knot(k: int, scored: Sequence[Scored], most_alarms: float = 1.0) -> CalibrationPoint:
+    """Slope, threshold and follow of least loss over units, shrunk towards the learner's own threshold.
+
+    most_alarms: where the least loss would call more of a new unit's normals anomalous, the threshold is raised.
+    """
     own = torch.tensor([episode.own for episode in scored], dtype=torch.float64)
     alone = bool(own.isnan().any())
     typical = 0.0 if alone else float(own.median())
@@ -264,10 +270,15 @@ def _fit_knot(k: int, scored: Sequence[_Scored]) -> CalibrationPoint:
         typical=typical,
     )
     members = _gather(knot, scored, departure)
+    level = max((one for one in LEVELS if one <= 1.0 - most_alarms + 1e-9), default=None)
+    excess = 0.0 if level is None else _find_tails(members, "mean")[0].quantiles[LEVELS.index(level)]
+    if excess > 0.0:
+        knot = replace(knot, threshold=knot.threshold + excess / knot.slope)
+        members = _gather(knot, scored, departure)
     return replace(knot, tails=_find_tails(members, "mean"), peaks=_find_tails(members, "largest")[1:])
 
 
-def _within_spread(scored: Sequence[_Scored]) -> float:
+def _within_spread(scored: Sequence[Scored]) -> float:
     """The deviation of scores within the normals and within the anomalies of an episode: the unit of everything."""
     variances = []
     for episode in scored:
@@ -279,7 +290,7 @@ def _within_spread(scored: Sequence[_Scored]) -> float:
     return spread if spread > 1e-12 else 1.0
 
 
-def _gather(knot: CalibrationPoint, scored: Sequence[_Scored], departure: Tensor) -> dict[tuple[str, int, int], Tensor]:
+def _gather(knot: CalibrationPoint, scored: Sequence[Scored], departure: Tensor) -> dict[tuple[str, int, int], Tensor]:
     """The calibrated logits of the normals that may stand in one group: of a unit, a support and a recording."""
     groups: dict[tuple[str, int, int], list[Tensor]] = {}
     for episode, moved in zip(scored, departure, strict=True):

@@ -84,6 +84,7 @@ RECIPES: dict[tuple[str, str], OwnRecipe] = {
         _SERIES, ContrastSettings(dimensions=32, residual=False), replace(_TRAINING, iterations=3000)
     ),
     ("evidence", "series"): OwnRecipe(NetworkSettings(), EvidenceSettings(), _TRAINING),
+    ("evidence", "ucr"): OwnRecipe(NetworkSettings(), EvidenceSettings(), _TRAINING),
     ("evidence", "folder"): OwnRecipe(NetworkSettings(), EvidenceSettings(), _TRAINING),
     ("evidence", "cnc"): OwnRecipe(NetworkSettings(), EvidenceSettings(), _FEW_TASKS),
     ("contrast", "cnc"): OwnRecipe(_SPECTROGRAM, ContrastSettings(dimensions=32, random_kernels=128), _FEW_TASKS),

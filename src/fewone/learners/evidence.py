@@ -77,6 +77,12 @@ class Prediction:
         return constant - self.scale.log() - half * (self.standardize(values).square() / self.freedom).log1p()
 
 
+def measure_kind(kind: EvidenceKind, squares: Tensor, allowed: Tensor) -> Tensor:
+    """v (T, n) of one kind: squared distances (T, n, K, parts) -> the log distance to the nearest that is allowed."""
+    counted = torch.where(allowed.unsqueeze(-1) > 0, squares, torch.full_like(squares, FAR))
+    return 0.5 * (kind.reduce(counted.amin(2)) + kind.floor).log()
+
+
 def log_tail(t: Tensor, freedom: Tensor) -> Tensor:
     """log P(Student's t > t): Wallace's normal deviate of t, then the tail of the normal distribution.
 
@@ -149,11 +155,8 @@ class Evidence(MetaLearner):
 
     def measure(self, distances: list[Tensor], allowed: Tensor) -> Tensor:
         """v (T, n, kinds): the log distance to the nearest normal that is allowed, (T, n or 1, K) 0 or 1."""
-        found = []
-        for kind, squares in zip(self.kinds, distances, strict=True):
-            counted = torch.where(allowed.unsqueeze(-1) > 0, squares, torch.full_like(squares, FAR))
-            found.append(kind.reduce(counted.amin(2)) + kind.floor)
-        return 0.5 * torch.stack(found, -1).log()
+        found = [measure_kind(kind, squares, allowed) for kind, squares in zip(self.kinds, distances, strict=True)]
+        return torch.stack(found, -1)
 
     def measure_support(self, distances: list[Tensor], normal: Tensor) -> Tensor:
         """v_i (T, K, kinds) of a support's own distances: each normal by the other normals."""

@@ -9,12 +9,17 @@ from collections.abc import Callable
 
 from fewone.learners.evidence_kinds.kind import EvidenceKind, Features, View
 from fewone.learners.evidence_kinds.pictures import PICTURE_KINDS, PICTURE_VIEWS
-from fewone.learners.evidence_kinds.series import SERIES_KINDS, SERIES_VIEWS
+from fewone.learners.evidence_kinds.projection import Projected
+from fewone.learners.evidence_kinds.series import SERIES_KINDS, SERIES_VIEWS, compare_first
 
-VIEWS: dict[str, Callable[[], View]] = {**SERIES_VIEWS, **PICTURE_VIEWS}
+VIEWS: dict[str, Callable[[], View]] = {**SERIES_VIEWS, **PICTURE_VIEWS, "projected": Projected}
 """Builders of the views, by name; a view takes inputs of every shape that its kinds are for."""
 
-KINDS: dict[str, EvidenceKind] = {**SERIES_KINDS, **PICTURE_KINDS}
+KINDS: dict[str, EvidenceKind] = {
+    **SERIES_KINDS,
+    **PICTURE_KINDS,
+    "learned": EvidenceKind("what other tasks taught to tell apart", "projected", compare_first),
+}
 """All kinds of evidence, by name."""
 
 __all__ = ["KINDS", "VIEWS", "EvidenceKind", "Features", "View"]

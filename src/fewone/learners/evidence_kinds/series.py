@@ -297,7 +297,14 @@ class Convolutions(View):
     Features: all of them (N, C, 4 * kernels), of the window's own scale; log deviations with the amplitude kept.
     """
 
-    def __init__(self, of_slope: bool = False, points: int | None = None, keep_amplitude: bool = False) -> None:
+    def __init__(
+        self,
+        of_slope: bool = False,
+        points: int | None = None,
+        keep_amplitude: bool = False,
+        kernels: int = KERNELS,
+    ) -> None:
+        """kernels: only the first so many of each dilation."""
         super().__init__()
         self.of_slope, self.points, self.keep_amplitude = of_slope, points, keep_amplitude
         # On the CPU whatever the default device is: the same seed must give the same kernels everywhere.
@@ -309,8 +316,8 @@ class Convolutions(View):
             biases = 2.0 * torch.rand(len(DILATIONS), KERNELS, 1, generator=generator) - 1.0
         self.weights: Tensor
         self.biases: Tensor
-        self.register_buffer("weights", weights)
-        self.register_buffer("biases", biases)
+        self.register_buffer("weights", weights[:, :kernels].clone())
+        self.register_buffer("biases", biases[:, :kernels].clone())
 
     def forward(self, inputs: Tensor) -> Features:
         curves = inputs if self.keep_amplitude else scale_windows(inputs)
