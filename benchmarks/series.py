@@ -1,4 +1,4 @@
-"""A model for any series (`fewone.series_making`) on families of the UCR archive that it never saw, beside one-liners.
+"""A model for any series on families of the UCR archive that it never saw, beside one-liners.
 
 python benchmarks/series.py UCR_FOLDER --rows results/validation/series.jsonl --page docs/benchmarks/series.md
 
