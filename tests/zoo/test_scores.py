@@ -32,8 +32,9 @@ def score(name: str) -> tuple[Tensor, Tensor]:
     calibration = load_calibration(model.folder)
     assert calibration is not None
     generator = generator_for("scores of the zoo", name)
-    values = torch.randn(1, 13, *spec.shape, generator=generator)
-    values[:, 9:] += 2 * torch.randn(1, 4, *spec.shape, generator=generator)
+    shape = [size or 32 for size in spec.shape]
+    values = torch.randn(1, 13, *shape, generator=generator)
+    values[:, 9:] += 2 * torch.randn(1, 4, *shape, generator=generator)
     scorer = Calibrated(learner, calibration).adapt(Examples.normals(values[:, :5]))
     return scorer.scorer(values[:, 5:])[0], scorer(values[:, 5:])[0]
 
@@ -55,6 +56,6 @@ def test_a_model_of_the_zoo_scores_as_it_did(name: str) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    names = ("characters", "digits", "photos", "series", "vibration")
+    names = ("characters", "digits", "periodic", "photos", "series", "vibration")
     models = {name: [[float(value).hex() for value in row] for row in score(name)] for name in names}
     print(json.dumps({"made by": find_here(), "models": models}, indent=1))

@@ -31,6 +31,8 @@ LARGEST_WHOLE = 4096
 """Recordings of one length up to this are examples as they are, for a model of any length."""
 USUAL_WINDOW = 128
 """Of recordings in which nothing repeats, for a model of any length."""
+LEAST_ROW = 16
+"""For a model of any length, a file of so many columns or more is a table with one window per row, not a recording."""
 
 
 @dataclass(frozen=True)
@@ -213,8 +215,9 @@ def choose_shape(
 ) -> tuple[int, ...]:
     """The shape of one example: the model's, and where that is open the files' channels and the window.
 
-    Without a window: the recordings as they are, if all have one length; else twice the time after which the first of
-    them repeats.
+    Without a window: a file of LEAST_ROW columns or more is a table with one window per row (a window makes it a
+    recording of so many channels); recordings are taken as they are, if all have one length, else cut into twice the
+    time after which the first of them repeats.
     """
     if len(shape) != 2 or any(not is_recording(file) for file in files):
         return shape
@@ -230,6 +233,8 @@ def choose_shape(
         if window is not None or len(lengths) > 1:
             break
     assert first is not None
+    if window is None and not shape[0] and first.shape[1] >= LEAST_ROW:
+        return 1, first.shape[1]
     if window is None and len(lengths) == 1 and len(files) > 1 and max(lengths) <= LARGEST_WHOLE:
         window = max(lengths)
     return shape[0] or first.shape[1], shape[1] or window or choose_window(first)
