@@ -35,7 +35,7 @@ from meta_iteration import WORKLOADS, build_learner, draw_episodes, peak_megabyt
 from pages import make_parser, present
 
 SHARDS = 4
-CLOCKED_SECONDS = 6.0
+CLOCKED_SECONDS = 5.0
 EXCHANGED = 30
 RANKS = (2, 4, 8)
 CONSTANTS = Path(__file__).with_name("workers.json")

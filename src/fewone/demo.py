@@ -98,8 +98,8 @@ def _compare(
         return evaluate(method, splits.test, plan, sampler, seed=0).examples.summarize()
 
     found = [Comparison(f"fewone ({LEARNER})", judge(learner))]
-    settings = default_experiment(DATASET, "oc-maml", k=K)
     for name, title in rivals.items():
+        settings = default_experiment(DATASET, name, k=K)
         rival = BASELINES[name](settings.learning, settings.network, splits.shape)
         select_hyperparameter(rival, splits.validation, sampler, seed=0)
         own = judge(rival)

@@ -69,9 +69,9 @@ def test_the_tutorial_runs_as_it_is_written(tmp_path: Path) -> None:
     expected = [
         line for block in told[1:] for line in block.splitlines() if re.match(r'The model|\{"detector":"|ALARM', line)
     ]
-    assert len(expected) == 9
+    assert len(expected) == 10
     assert [line for line in expected if line not in out] == []
-    assert (tmp_path / "alarms.txt").read_text().count("ALARM") == 4
+    assert (tmp_path / "alarms.txt").read_text().count("ALARM") == 5
     assert "30\nALARM" in out
     history = json.loads((tmp_path / "history.json").read_text())
     assert len(history["rows"]) == 2 and all(row["anomalous"] for row in history["rows"])

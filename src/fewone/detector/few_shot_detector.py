@@ -160,7 +160,7 @@ class FewShotDetector(Estimator):
         >>> windows[14] += 40.0
         >>> for verdict in detector.judge_recordings(windows, np.repeat([0, 1], 23)):
         ...     print(verdict.cause, verdict.worst if verdict.decision < 0 else "")
-        event 14
+        whole recording and event 14
         normal
         """
         logits = -self.score_samples(X)

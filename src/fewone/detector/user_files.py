@@ -227,12 +227,18 @@ def choose_shape(
         return shape
     lengths, first = set(), None
     for file in files:
-        pieces = [piece.values for piece in stream_recording(file, options)[1]]
+        try:
+            pieces = [piece.values for piece in stream_recording(file, options)[1]]
+        except FewoneError:
+            if len(files) == 1:
+                raise
+            continue  # whoever reads the examples tells of it
         lengths.add(sum(map(len, pieces)))
         first = np.concatenate(pieces) if first is None else first
         if window is not None or len(lengths) > 1:
             break
-    assert first is not None
+    if first is None:
+        raise FewoneError(f"{files[0].parent}: none of {len(files)} files can be read; look at {files[0].name} first")
     if window is None and not shape[0] and first.shape[1] >= LEAST_ROW:
         return 1, first.shape[1]
     if window is None and len(lengths) == 1 and len(files) > 1 and max(lengths) <= LARGEST_WHOLE:

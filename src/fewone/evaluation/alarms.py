@@ -40,7 +40,9 @@ def measure_alarms(
 ) -> tuple[UnitAlarms, ...]:
     """Every rate, per example and, where there are recordings, per run against the threshold for so many windows.
 
-    Supports and queries are those of an evaluation with the same seed; the thresholds are those of the detector.
+    Supports and queries are those of an evaluation with the same seed; the thresholds are those of the
+    calibration: for a run that of the mean over its windows, one half of what a detector's verdict on a recording
+    asks (its worst window is the other).
     """
     if not tasks:
         raise FewoneError("there is no task to count false alarms on; choose another split or dataset")
