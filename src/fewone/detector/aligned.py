@@ -48,14 +48,18 @@ class AlignedDetector(Estimator):
 
     Parameters
     ----------
-    detector : what `fewone.load` gives; it is cloned for each stretch and stays as it is. None: one of plain tables,
-        for runs (runs, stretches, columns), or (runs, stretches) with one number each.
+    detector
+        What `fewone.load` gives; it is cloned for each stretch and stays as it is. None: one of plain tables, for runs
+        (runs, stretches, columns), or (runs, stretches) with one number each.
 
     Attributes
     ----------
-    stretches_ : the fitted detector of each stretch.
-    offset_ : decision_function = score_samples - offset_.
-    n_features_in_ : how many stretches a run has.
+    stretches_
+        The fitted detector of each stretch.
+    offset_
+        decision_function = score_samples - offset_.
+    n_features_in_
+        How many stretches a run has.
 
     Examples
     --------

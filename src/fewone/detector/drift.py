@@ -35,12 +35,18 @@ class Drift:
 
     Attributes
     ----------
-    scores : (n,) the decision value of each example, in the order given.
-    own : (K,) those of the support's normals, each judged by the others.
-    ends : (m,) the number of the last example of each block.
-    p_values : (m,) how likely normals as those of the support score as low as the block does, or lower.
-    drifted : whether that is too unlikely, over all blocks together.
-    since : the number of the last example of the first block that shows it; None: no drift.
+    scores
+        (n,) the decision value of each example, in the order given.
+    own
+        (K,) those of the support's normals, each judged by the others.
+    ends
+        (m,) the number of the last example of each block.
+    p_values
+        (m,) how likely normals as those of the support score as low as the block does, or lower.
+    drifted
+        Whether that is too unlikely, over all blocks together.
+    since
+        The number of the last example of the first block that shows it; None: no drift.
     """
 
     scores: Scores

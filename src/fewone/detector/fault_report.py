@@ -38,12 +38,18 @@ class FaultReport:
 
     Attributes
     ----------
-    faults : the names of the faults.
-    strengths : ascending; 1 is a fault that is plain to see beside the series' own deviation.
-    found : (faults, strengths) the share of normals with that fault that is called anomalous.
-    false_alarms : the share of the same normals, untouched, that is called anomalous.
-    examples : how many normals were judged.
-    held_out : whether each was judged by a detector that had not seen it (not so with a single normal).
+    faults
+        The names of the faults.
+    strengths
+        Ascending; 1 is a fault that is plain to see beside the series' own deviation.
+    found
+        (faults, strengths) the share of normals with that fault that is called anomalous.
+    false_alarms
+        The share of the same normals, untouched, that is called anomalous.
+    examples
+        How many normals were judged.
+    held_out
+        Whether each was judged by a detector that had not seen it (not so with a single normal).
     """
 
     faults: tuple[str, ...]

@@ -71,21 +71,31 @@ class FewShotDetector(Estimator):
 
     Parameters
     ----------
-    learner : a meta-trained learner; None takes plain tables (n, columns) with the Bayesian head on the columns.
-    card : what the learner was trained for: the shape of its inputs and how they are prepared; `fewone.load` gives it.
-    scaling : in place of the card, for a learner of yours: how its inputs were prepared in training, such as
+    learner
+        A meta-trained learner; None takes plain tables (n, columns) with the Bayesian head on the columns.
+    card
+        What the learner was trained for: the shape of its inputs and how they are prepared; `fewone.load` gives it.
+    scaling
+        In place of the card, for a learner of yours: how its inputs were prepared in training, such as
         `sampler.scaling`. X (n, *shape) is then handed to it in the axes that you give. One of both must be there.
-    calibration : what held-out tasks say of the learner's scores; makes them log-odds and false_alarm_rate possible
-        with few normals.
-    false_alarm_rate : the share of normals that may be called anomalous; None keeps the learner's own threshold.
-    sampling_rate : of your series in Hz; refused where the model was trained for another one.
+    calibration
+        What held-out tasks say of the learner's scores; makes them log-odds and false_alarm_rate possible with few
+        normals.
+    false_alarm_rate
+        The share of normals that may be called anomalous; None keeps the learner's own threshold.
+    sampling_rate
+        Of your series in Hz; refused where the model was trained for another one.
 
     Attributes
     ----------
-    offset_ : decision_function = score_samples - offset_.
-    support_size_ : K, the number of normals fitted on.
-    n_features_in_ : the size of the second axis of X in `fit`.
-    full_scale_ : for pictures of every size: what white was among the normals.
+    offset_
+        decision_function = score_samples - offset_.
+    support_size_
+        K, the number of normals fitted on.
+    n_features_in_
+        The size of the second axis of X in `fit`.
+    full_scale_
+        For pictures of every size: what white was among the normals.
 
     Examples
     --------
@@ -148,7 +158,8 @@ class FewShotDetector(Estimator):
 
         Parameters
         ----------
-        groups : (n,) which recording each example of X belongs to; the examples of one stand in the order of time.
+        groups
+            (n,) which recording each example of X belongs to; the examples of one stand in the order of time.
 
         Examples
         --------
@@ -303,8 +314,10 @@ class FewShotDetector(Estimator):
 
         Parameters
         ----------
-        faults : names of `fewone.faults.FAULTS` (of pictures: of PICTURE_FAULTS); None: all of them.
-        strengths : 1 is a fault that is plain to see beside an example's own deviation.
+        faults
+            Names of `fewone.faults.FAULTS` (of pictures: of PICTURE_FAULTS); None: all of them.
+        strengths
+            1 is a fault that is plain to see beside an example's own deviation.
 
         Examples
         --------
@@ -332,8 +345,10 @@ class FewShotDetector(Estimator):
 
         Parameters
         ----------
-        block : so many examples in a row are held against the support's own leave-one-out scores.
-        level : the probability with which drift is told where there is none.
+        block
+            So many examples in a row are held against the support's own leave-one-out scores.
+        level
+            The probability with which drift is told where there is none.
 
         Examples
         --------

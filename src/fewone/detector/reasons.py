@@ -40,10 +40,14 @@ class Reason:
 
     Attributes
     ----------
-    source : `envelope` or `model`.
-    kind : what it looks at.
-    size : of the envelope, how far outside in bounds (above 1 it decides alone); of the model, its share of the logit.
-    words : the same for people.
+    source
+        `envelope` or `model`.
+    kind
+        What it looks at.
+    size
+        Of the envelope, how far outside in bounds (above 1 it decides alone); of the model, its share of the logit.
+    words
+        The same for people.
     """
 
     source: str
@@ -58,10 +62,14 @@ class Why:
 
     Attributes
     ----------
-    decision : above 0 normal, below 0 anomalous.
-    outside : the largest departure from the envelope, in bounds; above 1 it is anomalous whatever the model says.
-    opinion : the decision value of the model alone.
-    reasons : the strongest first, those of the envelope that are outside before all others.
+    decision
+        Above 0 normal, below 0 anomalous.
+    outside
+        The largest departure from the envelope, in bounds; above 1 it is anomalous whatever the model says.
+    opinion
+        The decision value of the model alone.
+    reasons
+        The strongest first, those of the envelope that are outside before all others.
     """
 
     decision: float

@@ -44,11 +44,16 @@ class RecordingVerdict:
 
     Attributes
     ----------
-    decision : the smaller of the two parts; above 0 normal, below 0 anomalous.
-    whole : the part of the mean over all windows.
-    event : the part of the most anomalous window.
-    worst : the number, from 0, of that window among those of the recording.
-    windows : how many there are.
+    decision
+        The smaller of the two parts; above 0 normal, below 0 anomalous.
+    whole
+        The part of the mean over all windows.
+    event
+        The part of the most anomalous window.
+    worst
+        The number, from 0, of that window among those of the recording.
+    windows
+        How many there are.
     """
 
     decision: float

@@ -35,10 +35,14 @@ class SeriesScores:
 
     Attributes
     ----------
-    starts : (m,) the time step at which each window begins.
-    windows : (m,) the decision value of each window.
-    first_step : the time step of steps[0].
-    steps : (n,) the mean over the windows that cover each time step; NaN where a stride beyond the window leaves a gap.
+    starts
+        (m,) the time step at which each window begins.
+    windows
+        (m,) the decision value of each window.
+    first_step
+        The time step of steps[0].
+    steps
+        (n,) the mean over the windows that cover each time step; NaN where a stride beyond the window leaves a gap.
     """
 
     starts: NDArray[np.int64]
@@ -52,7 +56,8 @@ def windows(series: ArrayLike, window: int, stride: int | None = None) -> Floats
 
     Parameters
     ----------
-    series : (length,) or (length, channels); rows are time steps, as in a table or a file.
+    series
+        (length,) or (length, channels); rows are time steps, as in a table or a file.
 
     Returns
     -------

@@ -31,11 +31,16 @@ class SupportReport:
 
     Attributes
     ----------
-    support_size : K, the number of normals.
-    known_anomalies : how many known anomalies the detector was fitted with.
-    leave_one_out : (K,) the decision value of each normal when the others are the support; empty for K = 1.
-    odd : the numbers, from 0, of the normals that look unlike the others: look at them, leave them out if they are bad.
-    warnings : one line each.
+    support_size
+        K, the number of normals.
+    known_anomalies
+        How many known anomalies the detector was fitted with.
+    leave_one_out
+        (K,) the decision value of each normal when the others are the support; empty for K = 1.
+    odd
+        The numbers, from 0, of the normals that look unlike the others: look at them, leave them out if they are bad.
+    warnings
+        One line each.
     """
 
     support_size: int

@@ -42,11 +42,16 @@ class Anil(MetaLearner):
 
     Parameters
     ----------
-    module : any torch module, inputs (n, *shape) -> features (n, d), as for `Maml`; it gets a linear head.
-    inner_rate, inner_steps : of the head's descent on the support.
-    learn_rates : one learned rate per tensor and step instead of the fixed one.
-    first_order : the steps are not differentiated through.
-    features : how many the module gives, where it cannot be read off its last layer.
+    module
+        Any torch module, inputs (n, *shape) -> features (n, d), as for `Maml`; it gets a linear head.
+    inner_rate, inner_steps
+        Of the head's descent on the support.
+    learn_rates
+        One learned rate per tensor and step instead of the fixed one.
+    first_order
+        The steps are not differentiated through.
+    features
+        How many the module gives, where it cannot be read off its last layer.
 
     References
     ----------

@@ -136,13 +136,20 @@ class Contrast(MetaLearner):
 
     Parameters
     ----------
-    module : any torch module, what the front end gives (n, channels, ...) -> features (n, d).
-    shape : of one input, (channels, length).
-    front_end : a fixed transform before the module; None: the inputs themselves.
-    dimensions : of the space that distances live in.
-    residual : judge what differs from the mean of the normals (aligned series), or the series themselves.
-    random_kernels : how many fixed random convolutions give a distance of their own (0: none).
-    features : how many the module gives, where it cannot be read off its last layer.
+    module
+        Any torch module, what the front end gives (n, channels, ...) -> features (n, d).
+    shape
+        Of one input, (channels, length).
+    front_end
+        A fixed transform before the module; None: the inputs themselves.
+    dimensions
+        Of the space that distances live in.
+    residual
+        Judge what differs from the mean of the normals (aligned series), or the series themselves.
+    random_kernels
+        How many fixed random convolutions give a distance of their own (0: none).
+    features
+        How many the module gives, where it cannot be read off its last layer.
 
     Examples
     --------

@@ -104,7 +104,8 @@ class Evidence(MetaLearner):
 
     Parameters
     ----------
-    kinds : names of KINDS, or what was registered there; none: those for series.
+    kinds
+        Names of KINDS, or what was registered there; none: those for series.
 
     Examples
     --------

@@ -58,15 +58,21 @@ class Maml(MetaLearner):
 
     Parameters
     ----------
-    module : any torch module, inputs (n, *shape) -> features (n, d) or one logit (n,); features get a linear head.
-        For the library's own conv net the derivatives are written out (faster, to rounding the same); any other module
-        is left to autograd. Batch norm and dropout in training mode are refused: call `module.eval()`.
-    inner_rate, inner_steps : of the descent on the support.
-    learn_rates : one learned rate per tensor and step instead of the fixed one; "elements": one per single parameter,
-        the same in every step and within [0, 1], which is Meta-SGD.
-    first_order : the steps are not differentiated through (FOMAML).
-    query_statistics : in meta-training the query is normed by its own batch (networks with support norm alone).
-    features : how many the module gives, where it cannot be read off its last layer.
+    module
+        Any torch module, inputs (n, *shape) -> features (n, d) or one logit (n,); features get a linear head. For the
+        library's own conv net the derivatives are written out (faster, to rounding the same); any other module is left
+        to autograd. Batch norm and dropout in training mode are refused: call `module.eval()`.
+    inner_rate, inner_steps
+        Of the descent on the support.
+    learn_rates
+        One learned rate per tensor and step instead of the fixed one; "elements": one per single parameter, the same in
+        every step and within [0, 1], which is Meta-SGD.
+    first_order
+        The steps are not differentiated through (FOMAML).
+    query_statistics
+        In meta-training the query is normed by its own batch (networks with support norm alone).
+    features
+        How many the module gives, where it cannot be read off its last layer.
 
     References
     ----------
@@ -122,10 +128,14 @@ def MetaSgd(  # noqa: N802
 
     Parameters
     ----------
-    module : any torch module, as for `Maml`.
-    inner_rate : where all rates start.
-    inner_steps : of the descent on the support.
-    features : how many the module gives, where it cannot be read off its last layer.
+    module
+        Any torch module, as for `Maml`.
+    inner_rate
+        Where all rates start.
+    inner_steps
+        Of the descent on the support.
+    features
+        How many the module gives, where it cannot be read off its last layer.
 
     References
     ----------

@@ -70,13 +70,19 @@ class MetaOptNet(FeatureLearner):
 
     Parameters
     ----------
-    module : any torch module, inputs (n, *shape) -> features (n, d). Its batch norm and dropout, if any, work as usual
-        in meta-training and are fixed when judging.
-    kernel : of the machine; "rbf" learns its rate.
-    nu : the one-class machine's bound on the share of outliers.
-    penalty : the binary machine's box, where the support has two classes.
-    ridge : added to the kernel's diagonal.
-    features : how many the module gives, where it cannot be read off its last layer.
+    module
+        Any torch module, inputs (n, *shape) -> features (n, d). Its batch norm and dropout, if any, work as usual in
+        meta-training and are fixed when judging.
+    kernel
+        Of the machine; "rbf" learns its rate.
+    nu
+        The one-class machine's bound on the share of outliers.
+    penalty
+        The binary machine's box, where the support has two classes.
+    ridge
+        Added to the kernel's diagonal.
+    features
+        How many the module gives, where it cannot be read off its last layer.
 
     References
     ----------

@@ -165,14 +165,21 @@ class Plda(MetaLearner):
 
     Parameters
     ----------
-    module : any torch module, inputs (n, *shape) -> features (n, d). Its batch norm and dropout, if any, work as usual
-        in meta-training and are fixed when judging.
-    dimensions : D, of the space that distances live in; 0: the module's own features.
-    batch : trained on episodes, or on batches of classes where another task's normals are anomalies.
-    largest_support : batches of classes train every K from 1 to this.
-    auxiliary_classes, auxiliary_weight : of a cross-entropy over all training classes (0: none).
-    flip_views : adapt and score images by the mean of both mirror views.
-    features : how many the module gives, where it cannot be read off its last layer.
+    module
+        Any torch module, inputs (n, *shape) -> features (n, d). Its batch norm and dropout, if any, work as usual in
+        meta-training and are fixed when judging.
+    dimensions
+        D, of the space that distances live in; 0: the module's own features.
+    batch
+        Trained on episodes, or on batches of classes where another task's normals are anomalies.
+    largest_support
+        Batches of classes train every K from 1 to this.
+    auxiliary_classes, auxiliary_weight
+        Of a cross-entropy over all training classes (0: none).
+    flip_views
+        Adapt and score images by the mean of both mirror views.
+    features
+        How many the module gives, where it cannot be read off its last layer.
 
     Examples
     --------

@@ -39,10 +39,13 @@ class ProtoNet(FeatureLearner):
 
     Parameters
     ----------
-    module : any torch module, inputs (n, *shape) -> features (n, d). Its batch norm and dropout, if any, work as usual
-        in meta-training and are fixed when judging.
-    temperature : where the learned one starts.
-    features : how many the module gives, where it cannot be read off its last layer.
+    module
+        Any torch module, inputs (n, *shape) -> features (n, d). Its batch norm and dropout, if any, work as usual in
+        meta-training and are fixed when judging.
+    temperature
+        Where the learned one starts.
+    features
+        How many the module gives, where it cannot be read off its last layer.
 
     References
     ----------

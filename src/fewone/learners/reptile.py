@@ -42,11 +42,16 @@ class Reptile(MetaLearner):
 
     Parameters
     ----------
-    module : any torch module, as for `Maml`.
-    inner_rate, inner_steps : of the descent; in meta-training the last step is on the query.
-    balanced_step : False takes the last step on the support like the others, as the authors' program does.
-    query_statistics : in meta-training the query is normed by its own batch (networks with support norm alone).
-    features : how many the module gives, where it cannot be read off its last layer.
+    module
+        Any torch module, as for `Maml`.
+    inner_rate, inner_steps
+        Of the descent; in meta-training the last step is on the query.
+    balanced_step
+        False takes the last step on the support like the others, as the authors' program does.
+    query_statistics
+        In meta-training the query is normed by its own batch (networks with support norm alone).
+    features
+        How many the module gives, where it cannot be read off its last layer.
 
     References
     ----------

@@ -17,10 +17,13 @@ class Backbone(Embedding):
 
     Parameters
     ----------
-    module : gives (n, features), or (n,) for one logit.
-    features : how many; None reads it off the module's last layer.
-    fixed_mode : the module stays in evaluation mode, for learners that take gradient steps to adapt: batch norm and
-        dropout in training mode are refused. Otherwise they work as usual in meta-training and are fixed elsewhere.
+    module
+        Gives (n, features), or (n,) for one logit.
+    features
+        How many; None reads it off the module's last layer.
+    fixed_mode
+        The module stays in evaluation mode, for learners that take gradient steps to adapt: batch norm and dropout in
+        training mode are refused. Otherwise they work as usual in meta-training and are fixed elsewhere.
     """
 
     takes_statistics = False

@@ -54,10 +54,14 @@ def read_recording(
 
     Parameters
     ----------
-    columns : the channels, by name or number from 1; all columns of numbers but the time if nothing is said.
-    time : the time column, by name or number from 1; "none": there is none.
-    decimal, separator, header, encoding, date_order : what a text file is like, where looking at it would not do.
-    dataset : which array of an .h5, .mat or .npz file, or which sheet of an .xlsx file.
+    columns
+        The channels, by name or number from 1; all columns of numbers but the time if nothing is said.
+    time
+        The time column, by name or number from 1; "none": there is none.
+    decimal, separator, header, encoding, date_order
+        What a text file is like, where looking at it would not do.
+    dataset
+        Which array of an .h5, .mat or .npz file, or which sheet of an .xlsx file.
 
     Examples
     --------

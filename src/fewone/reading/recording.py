@@ -25,12 +25,18 @@ class Recording:
 
     Attributes
     ----------
-    values : (length, channels), NaN where a value is missing.
-    channels : their names.
-    times : (length,) in seconds, or None where nothing tells the time.
-    groups : (length,) what stands in the grouping column, or None.
-    said : how the file was read, in one line.
-    passed : empty lines of a file of several columns, which are no rows.
+    values
+        (length, channels), NaN where a value is missing.
+    channels
+        Their names.
+    times
+        (length,) in seconds, or None where nothing tells the time.
+    groups
+        (length,) what stands in the grouping column, or None.
+    said
+        How the file was read, in one line.
+    passed
+        Empty lines of a file of several columns, which are no rows.
     """
 
     values: Floats

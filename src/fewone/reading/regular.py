@@ -67,10 +67,13 @@ def regular(
 
     Parameters
     ----------
-    resample : the new rate, 100 or "100Hz" or "10ms"; None keeps the rows.
-    fill : how values are found between rows; None fills nothing.
-    largest_gap : what is at most this far apart is filled, "0.5s" or a number of (new) rows; None: only between
-        neighbours on even steps (1.5 steps of the old rate), so that no gap is filled.
+    resample
+        The new rate, 100 or "100Hz" or "10ms"; None keeps the rows.
+    fill
+        How values are found between rows; None fills nothing.
+    largest_gap
+        What is at most this far apart is filled, "0.5s" or a number of (new) rows; None: only between neighbours on
+        even steps (1.5 steps of the old rate), so that no gap is filled.
 
     Examples
     --------
