@@ -95,7 +95,7 @@ def test_a_dask_cluster_scores_every_recording_once_although_a_worker_is_killed(
     packed, recordings = PackedDetector.of(folder), make_recordings(24)
     expected = [one for job in cut_into_jobs(recordings, 2) for one in decide_job(packed, list(job))]
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as client,
     ):
         sent = client.scatter(packed, broadcast=True)

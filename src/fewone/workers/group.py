@@ -189,9 +189,10 @@ def _beat(store: TCPStore, rank: int, size: int, ended: threading.Event) -> None
             number += 1
             store.set(f"beat-{rank}", str(number))
             for other in range(size):
-                if other == rank or not store.check([f"beat-{other}"]):
+                if other == rank:
                     continue
-                beat = store.get(f"beat-{other}")
+                # One that hangs before its first beat is silent, too.
+                beat = store.get(f"beat-{other}") if store.check([f"beat-{other}"]) else b""
                 if beat != heard[other][0]:
                     heard[other] = (beat, time.monotonic())
                 elif time.monotonic() - heard[other][1] > SILENT_SECONDS and not store.check([f"over-{other}"]):
