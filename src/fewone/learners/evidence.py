@@ -39,6 +39,8 @@ SHARED = 0.5
 """K nearest distances among K normals are worth so many times K independent ones: near ones have each other."""
 UNEQUAL = 0.05
 """What it costs, in nats, when the log of a weight is 1 away from that of the others: near-equal weights transfer."""
+PULL = 1.0
+"""What one task of history must gain, in nats, to move a number by 1 from where a given start has it."""
 SERIES = (
     *("raw", "shape", "shifted", "phase", "slope", "elastic", "elastic-slope", "pieces"),
     *("power", "spectrum", "level", "statistics", "texture", "texture-128", "texture-slope", "movement"),
@@ -138,6 +140,19 @@ class Evidence(MetaLearner):
         self.log_weight = nn.Parameter(torch.full((count,), math.log(1.0 / count) / GAIN))
         self.log_peak = nn.Parameter(torch.tensor(-1.0 / GAIN))
         self.threshold = nn.Parameter(torch.tensor([2.0, 0.0]) / GAIN)
+        self._start: dict[str, Tensor] = {}
+        self._pull = 0.0
+
+    def start_from(self, other: Evidence, tasks: int) -> None:
+        """Begin where another learner of the same kinds ended, and be drawn back there: the less, the more tasks."""
+        if other.names != self.names:
+            raise FewoneError(
+                f"a start with the evidence {', '.join(other.names)} cannot begin a learner with {', '.join(self.names)};"
+                f" leave learning.evidence to the start"
+            )
+        self.load_state_dict(other.state_dict())
+        self._start = {name: value.detach().clone() for name, value in other.named_parameters()}
+        self._pull = PULL / max(1, tasks)
 
     def look(self, inputs: Tensor) -> dict[str, Features]:
         """inputs (T, n, *shape) -> what each view sees, (T, n, ...) each."""
@@ -240,8 +255,15 @@ class Evidence(MetaLearner):
         normal = (query.labels == NORMAL).to(logits.dtype) * query.weights.to(logits.dtype)
         share = normal / normal.sum(-1, keepdim=True).clamp_min(torch.finfo(logits.dtype).tiny)
         surprise = -(prediction.log_density(observed.values) * share.unsqueeze(-1)).sum(1).mean()
+        return query_loss(logits, query) + surprise + self.shrink()
+
+    def shrink(self) -> Tensor:
+        """What it costs to leave the start; without one, to have weights that differ."""
+        if self._start:
+            departures = [(GAIN * (value - self._start[name])).square().sum() for name, value in self.named_parameters()]
+            return self._pull * torch.stack(departures).sum()
         logs = GAIN * self.log_weight
-        return query_loss(logits, query) + surprise + UNEQUAL * (logs - logs.mean()).square().mean()
+        return UNEQUAL * (logs - logs.mean()).square().mean()
 
 
 @runtime_checkable
