@@ -147,8 +147,8 @@ class Evidence(MetaLearner):
         """Begin where another learner of the same kinds ended, and be drawn back there: the less, the more tasks."""
         if other.names != self.names:
             raise FewoneError(
-                f"a start with the evidence {', '.join(other.names)} cannot begin a learner with {', '.join(self.names)};"
-                f" leave learning.evidence to the start"
+                f"a start with the evidence {', '.join(other.names)} cannot begin a learner with"
+                f" {', '.join(self.names)}; leave learning.evidence to the start"
             )
         self.load_state_dict(other.state_dict())
         self._start = {name: value.detach().clone() for name, value in other.named_parameters()}
@@ -260,7 +260,9 @@ class Evidence(MetaLearner):
     def shrink(self) -> Tensor:
         """What it costs to leave the start; without one, to have weights that differ."""
         if self._start:
-            departures = [(GAIN * (value - self._start[name])).square().sum() for name, value in self.named_parameters()]
+            departures = [
+                (GAIN * (value - self._start[name])).square().sum() for name, value in self.named_parameters()
+            ]
             return self._pull * torch.stack(departures).sum()
         logs = GAIN * self.log_weight
         return UNEQUAL * (logs - logs.mean()).square().mean()
