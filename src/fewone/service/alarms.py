@@ -23,8 +23,8 @@ from threading import Event, Lock, Thread
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
-from fewone.checkpoints import atomic_write
 from fewone.errors import FewoneError
+from fewone.files import atomic_write
 from fewone.service.logs import get_logger
 from fewone.service.settings import AlarmSettings
 
