@@ -158,7 +158,7 @@ def find_weights() -> Path:
     """Where the package keeps its file; the package itself is not imported."""
     found = find_spec(PACKAGE)
     if found is None or not found.submodule_search_locations:
-        with needed_for("the network through which pictures are seen"):
+        with needed_for("the network through which pictures are seen", "pictures"):
             raise ModuleNotFoundError(name=PACKAGE)
     return Path(found.submodule_search_locations[0]) / WEIGHTS
 
