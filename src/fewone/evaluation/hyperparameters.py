@@ -36,7 +36,7 @@ class HasHyperparameter(Protocol):
 def select_hyperparameter(
     learner: MetaLearner, tasks: Sequence[Task], sampler: EpisodeSampler, seed: int, episodes: int | None = None
 ) -> float | None:
-    """Set the learner's hyper-parameter to the option that is best on validation tasks (accuracy, then AUROC); None: it has none."""
+    """Set the hyper-parameter to its best option on validation tasks (accuracy, then AUROC); None: it has none."""
     if not isinstance(learner, HasHyperparameter) or not learner.hyperparameter.options:
         return None
     if not tasks:
