@@ -21,6 +21,7 @@ from fewone.detector.envelope import Envelope, Guarded, choose_share
 from fewone.detector.estimator import check_is_fitted
 from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.errors import FewoneError
+from fewone.extras import needed_for
 from fewone.files import atomic_write
 
 INPUT, OUTPUTS, RECORDING = "values", ("score_samples", "decision_function", "label"), "recording"
@@ -90,13 +91,9 @@ def export_onnx(detector: FewShotDetector | AlignedDetector, path: str | Path, r
     True
     """
     path = Path(path)
-    try:
+    with needed_for("the export", "onnx"):
         import onnxruntime
         import onnxscript  # noqa: F401
-    except ImportError as error:
-        raise FewoneError(
-            f"the export needs {error.name}: pip install 'fewone[onnx]' (in a checkout: '.[onnx]')"
-        ) from error
     if isinstance(detector, AlignedDetector):
         if recording:
             raise FewoneError("a detector of aligned runs judges whole runs already; export it without recording")

@@ -26,6 +26,7 @@ from fewone.datasets.recipes import (
 from fewone.datasets.sources import LoadOptions, Request, Source, default_data_dirs
 from fewone.episodes import TaskSplits
 from fewone.errors import FewoneError
+from fewone.extras import needed_for
 
 Loader = Callable[[Request], TaskSplits]
 
@@ -55,7 +56,9 @@ class Dataset:
         if callable(self.loader):
             return self.loader(request)
         module, function = self.loader.split(":")
-        return cast(Loader, getattr(import_module(f"fewone.datasets.{module}"), function))(request)
+        with needed_for(f"fewone.datasets.{module}"):
+            loader = cast(Loader, getattr(import_module(f"fewone.datasets.{module}"), function))
+        return loader(request)
 
 
 _MNIST = Source(

@@ -15,6 +15,7 @@ from fewone.episodes import TaskSplits
 from fewone.errors import FewoneError
 from fewone.experiment import Experiment
 from fewone.experiments.train import train
+from fewone.extras import needed_for
 from fewone.results import Training, ValidationPoint, find_provenance, write_records
 from fewone.training import Progress, Validation, read_cost
 
@@ -83,12 +84,10 @@ def tune(
 
     results: a folder to which each trial is added, as far as it went.
     """
-    try:
+    with needed_for("a search"):
         import optuna
         from optuna.storages import JournalStorage
         from optuna.storages.journal import JournalFileBackend
-    except ImportError as error:
-        raise FewoneError("Optuna is not installed; pip install 'fewone[tune]'") from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     journal.parent.mkdir(parents=True, exist_ok=True)
     names = {field.name for field in fields(experiment.learning)}
