@@ -13,11 +13,13 @@ from torch import Tensor
 
 from fewone.baselines import BASELINES
 from fewone.episodes import Episodes, TaskSplits
+from fewone.evaluation.hyperparameters import select_hyperparameter
 from fewone.evaluation.protocol import Adapting, evaluate
-from fewone.evaluation.selection import calibrate_over_tasks, select_hyperparameter
+from fewone.evaluation.task_calibration import calibrate_over_tasks
 from fewone.experiment import Experiment
 from fewone.experiments import default_experiment
-from fewone.experiments.run import load_splits, make_sampler, train
+from fewone.experiments.build import load_splits, make_sampler
+from fewone.experiments.train import train
 from fewone.extras import needed_for
 from fewone.files import atomic_write
 from fewone.learners import MetaLearner
