@@ -17,6 +17,7 @@ from fewone.detector.user_files import FileExamples
 from fewone.detector.verdict_rows import Judged, Verdict, note_missing, tell_recording
 from fewone.documents import DocumentError, from_plain, to_plain
 from fewone.errors import FewoneError
+from fewone.extras import needed_for
 from fewone.picture_files import FullScale, to_bytes
 
 KEY = "fewone"
@@ -101,12 +102,8 @@ def is_exported(path: Path) -> bool:
 
 def open_exported(path: Path) -> RuntimeDetector:
     """The session, with as many threads as OMP_NUM_THREADS says, if it does."""
-    try:
+    with needed_for(f"{path}: scoring it"):
         import onnxruntime
-    except ImportError as error:
-        raise FewoneError(
-            f"{path}: scoring it needs onnxruntime: pip install 'fewone[onnx]' (in a checkout: '.[onnx]')"
-        ) from error
     if not path.is_file():
         raise FewoneError(f"{path}: no such file; write it with fewone export DETECTOR --onnx {path}")
     options = onnxruntime.SessionOptions()
