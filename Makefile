@@ -3,7 +3,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
-.PHONY: demo test check format docs bench reproduce clean
+.PHONY: demo test check format docs dist bench reproduce clean
 
 demo: $(VENV)/installed
 	$(BIN)/fewone demo --out demo
@@ -25,6 +25,13 @@ docs: $(VENV)/installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "site/index.html"
 
+# Wheel and source archive into dist/, then the wheel in an empty environment outside the checkout: alone, with [EXTRA].
+EXTRA ?= cli
+dist: $(VENV)/installed
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python tests/smoke/install.py dist/*.whl $(EXTRA)
+
 # The paper's tables once more, from nothing, into reproduced/: says the hours first; run again, it goes on where it was.
 # QUICK=1: the main claim on the synthetic series in ten minutes, no data needed. JOBS: trainings at once.
 JOBS ?= 1
@@ -45,4 +52,4 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) demo report site .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) demo dist report site .pytest_cache .mypy_cache .ruff_cache

@@ -21,9 +21,10 @@ from fewone.datasets import load, split_name
 from fewone.episodes import EvaluationPlan, Task, TaskSplits
 from fewone.evaluation.embedded import embed_once
 from fewone.evaluation.protocol import evaluate
-from fewone.evaluation.selection import plan_validation
+from fewone.evaluation.validation_plan import plan_validation
 from fewone.experiments import Experiment, default_experiment
-from fewone.experiments.run import make_sampler, train
+from fewone.experiments.build import make_sampler
+from fewone.experiments.train import train
 from fewone.learners import MetaLearner, PldaSettings
 from fewone.networks import NetworkSettings
 from fewone.sampling import EpisodeSampler

@@ -22,9 +22,11 @@ from rich.table import Table
 from fewone.calibration import Calibrated, HeldOut, calibrate
 from fewone.datasets import load
 from fewone.episodes import TaskSplits
-from fewone.evaluation.protocol import evaluate_twice
+from fewone.evaluation.protocol import score_twice
 from fewone.experiments import Experiment, default_experiment
-from fewone.experiments.run import THRESHOLDS, make_sampler, train, train_without_parts
+from fewone.experiments.build import make_sampler
+from fewone.experiments.evaluate import THRESHOLDS
+from fewone.experiments.train import train, train_without_parts
 from fewone.results import Level, Threshold, UnitScores
 from pages import write_page
 
@@ -60,7 +62,7 @@ def judge(experiment: Experiment, splits: TaskSplits, parts: Sequence[HeldOut]) 
         for part in parts:
             others = [other for other in parts if other is not part]
             calibrated = Calibrated(part.learner, calibrate(others, sampler, (k,), seed=SEED))
-            both = evaluate_twice(calibrated, part.tasks, splits.plan, sampler, SEED)
+            both = score_twice(calibrated, part.tasks, splits.plan, sampler, SEED).summarize()
             for threshold, results in zip(THRESHOLDS, both, strict=True):
                 found.setdefault((threshold, "example"), []).append(results.examples)
                 if results.runs is not None:

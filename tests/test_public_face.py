@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -36,6 +37,13 @@ def test_a_detector_needs_none_of_the_tools_of_research_and_command_line() -> No
     program = f"import sys, fewone; {code}; print([name for name in {tools} if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert found.stdout.splitlines()[-1] == "[]"
+
+
+def test_one_version_in_all_places() -> None:
+    root = Path(__file__).parent.parent
+    assert f'\nversion = "{fewone.__version__}"\n' in (root / "pyproject.toml").read_text()
+    assert f"\nversion: {fewone.__version__}\n" in (root / "CITATION.cff").read_text()
+    assert f"\n## {fewone.__version__}\n" in (root / "CHANGELOG.md").read_text()
 
 
 def test_the_public_names_are_there_whatever_was_imported_before() -> None:

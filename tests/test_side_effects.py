@@ -15,7 +15,7 @@ import fewone
 from fewone.demo import Demonstration, _draw_task, make_experiment
 from fewone.episodes import TaskSplits, generator_for
 from fewone.experiments.defaults import default_experiment
-from fewone.experiments.run import train
+from fewone.experiments.train import train
 from fewone.learners import LEARNERS
 from fewone.networks import NetworkSettings
 from fewone.reporting.curves import Line, _draw

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fewone.training.meta_training import meta_train as meta_train
     from fewone.training.settings import TrainingSettings as TrainingSettings
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Loaded when first used: torch and scikit-learn take seconds, and `import fewone` must not.
 _HOMES = {

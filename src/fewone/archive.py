@@ -11,6 +11,7 @@ import hashlib
 import io
 import multiprocessing
 import os
+import sys
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -160,9 +161,9 @@ def _in_order(
 def _use_one_thread() -> None:
     """A worker's process is its own: with one thread each, as many workers as cores do not hinder each other."""
     os.environ["OMP_NUM_THREADS"] = "1"
-    import torch
-
-    torch.set_num_threads(1)
+    # Where torch is not there yet it reads the variable when it comes; a worker of ONNX Runtime never needs it.
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
 
 
 def cut_into_jobs(items: Sequence[Job], size: int) -> Iterator[Sequence[Job]]:

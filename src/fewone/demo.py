@@ -9,21 +9,26 @@ from importlib.resources import files
 from pathlib import Path
 
 import torch
-from jinja2 import Environment, StrictUndefined
 from torch import Tensor
 
 from fewone.baselines import BASELINES
 from fewone.episodes import Episodes, TaskSplits
+from fewone.evaluation.hyperparameters import select_hyperparameter
 from fewone.evaluation.protocol import Adapting, evaluate
-from fewone.evaluation.selection import calibrate_over_tasks, select_hyperparameter
+from fewone.evaluation.task_calibration import calibrate_over_tasks
 from fewone.experiment import Experiment
 from fewone.experiments import default_experiment
-from fewone.experiments.run import load_splits, make_sampler, train
+from fewone.experiments.build import load_splits, make_sampler
+from fewone.experiments.train import train
+from fewone.extras import needed_for
 from fewone.files import atomic_write
 from fewone.learners import MetaLearner
 from fewone.results.statistics import Summary
 from fewone.sampling import EpisodeSampler
 from fewone.training.course import Watcher
+
+with needed_for("the demo"):
+    from jinja2 import Environment, StrictUndefined
 
 DATASET = "sts-context"
 LEARNER = "contrast"
@@ -118,8 +123,9 @@ def render(shown: Demonstration) -> str:
 
 def _draw_task(shown: Demonstration, number: int) -> str:
     """The support, then normal and anomalous queries with their scores, then all scores on one line."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
+    with needed_for("the demo's page"):
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
 
     support, query = shown.episodes.support[number], shown.episodes.query[number]
     logits = shown.logits[number]

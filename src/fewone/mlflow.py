@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fewone.errors import FewoneError
+from fewone.extras import needed_for
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -82,8 +83,6 @@ def _signature(values: NDArray[Any]) -> Any:
 
 
 def _pyfunc() -> Any:
-    try:
+    with needed_for("fewone.mlflow", "mlflow"):
         import mlflow.pyfunc
-    except ImportError as error:
-        raise FewoneError(f"fewone.mlflow needs {error.name}: pip install 'fewone[mlflow]'") from error
     return mlflow.pyfunc

@@ -19,8 +19,10 @@ from fewone.detector.adaptation import adapt_together
 from fewone.detector.aligned import AlignedDetector
 from fewone.detector.envelope import Envelope, Guarded, choose_share
 from fewone.detector.estimator import check_is_fitted
+from fewone.detector.exported import KEY, ExportedFacts
 from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.errors import FewoneError
+from fewone.extras import needed_for
 from fewone.files import atomic_write
 
 INPUT, OUTPUTS, RECORDING = "values", ("score_samples", "decision_function", "label"), "recording"
@@ -90,13 +92,9 @@ def export_onnx(detector: FewShotDetector | AlignedDetector, path: str | Path, r
     True
     """
     path = Path(path)
-    try:
+    with needed_for("the export", "onnx"):
         import onnxruntime
         import onnxscript  # noqa: F401
-    except ImportError as error:
-        raise FewoneError(
-            f"the export needs {error.name}: pip install 'fewone[onnx]' (in a checkout: '.[onnx]')"
-        ) from error
     if isinstance(detector, AlignedDetector):
         if recording:
             raise FewoneError("a detector of aligned runs judges whole runs already; export it without recording")
@@ -108,7 +106,7 @@ def export_onnx(detector: FewShotDetector | AlignedDetector, path: str | Path, r
         module = ExportedRecording(detector) if recording else ExportedDetector(detector)
     pictures = isinstance(detector, FewShotDetector) and hasattr(detector, "full_scale_")
     values = _example_pictures(support) if pictures else _example(support)
-    data = _convert(module.eval(), values, [*OUTPUTS, RECORDING] if recording else [*OUTPUTS])
+    data = _convert(module.eval(), values, [*OUTPUTS, RECORDING] if recording else [*OUTPUTS], _find_facts(detector))
     try:
         session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
         difference = _compare(detector, session, values.numpy())
@@ -141,7 +139,25 @@ def _example_pictures(support: Tensor) -> Tensor:
     return torch.cat([both, stained])[1:]
 
 
-def _convert(module: nn.Module, values: Tensor, outputs: list[str]) -> bytes:
+def _find_facts(detector: FewShotDetector | AlignedDetector) -> ExportedFacts | None:
+    """What `fewone score` needs of the file; a detector without a card takes no files."""
+    first = detector.stretches_[0] if isinstance(detector, AlignedDetector) else detector
+    if first.card is None:
+        return None
+    card = first.card
+    return ExportedFacts(
+        tuple(first.support_.values.shape[1:]) if len(card.shape) == 2 else card.shape,
+        float(first.offset_),
+        first.limits(),
+        first.own_limits(),
+        card.preparation.scale,
+        first.sampling_rate or card.sampling_rate,
+        getattr(first, "full_scale_", None),
+        isinstance(detector, AlignedDetector),
+    )
+
+
+def _convert(module: nn.Module, values: Tensor, outputs: list[str], facts: ExportedFacts | None) -> bytes:
     try:
         with torch.no_grad(), _quiet():
             program = torch.onnx.export(
@@ -157,7 +173,10 @@ def _convert(module: nn.Module, values: Tensor, outputs: list[str]) -> bytes:
         reason = str(error).strip().splitlines()[0]
         raise FewoneError(f"this learner's scorer has no ONNX form ({reason}); export another learner") from error
     assert program is not None
-    return bytes(program.model_proto.SerializeToString())
+    model = program.model_proto
+    if facts is not None:
+        model.metadata_props.add(key=KEY, value=facts.as_text())
+    return bytes(model.SerializeToString())
 
 
 def _compare(detector: FewShotDetector | AlignedDetector, session: object, values: np.ndarray) -> float:

@@ -210,6 +210,11 @@ def to_bytes(planes: Pixels, scale: FullScale) -> NDArray[np.float32]:
     return values if used.white == 255.0 and used.type == "uint8" else np.rint(values * np.float32(255.0 / used.white))
 
 
+def takes_any_picture(shape: tuple[int, ...]) -> bool:
+    """Whether a model of this shape takes pictures of every size."""
+    return len(shape) == 3 and shape[1:] == (0, 0)
+
+
 def check_pictures(X: object) -> list[Pixels]:  # noqa: N803
     """An array or a list of pictures -> one array each, (height, width) or (height, width, 3), grey, colour or alpha.
 

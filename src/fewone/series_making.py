@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Annotated
 
 import torch
-import tyro
 from torch import Tensor
 
 from fewone.calibration import CalibrationMap, Scored, fit_knot
@@ -38,6 +37,7 @@ from fewone.episodes import (
 )
 from fewone.errors import FewoneError
 from fewone.experiments import default_experiment
+from fewone.extras import needed_for
 from fewone.faults import FAULTS
 from fewone.learners.evidence import Evidence, EvidenceSettings, Observed, measure_kind
 from fewone.learners.evidence_kinds import KINDS
@@ -48,6 +48,9 @@ from fewone.sampling import EpisodeSampler
 from fewone.zoo import Accuracy, write_card
 from fewone.zoo.cards import HOME
 from fewone.zoo_making import read_description
+
+with needed_for("making a model of the zoo"):
+    import tyro
 
 EVIDENCE = (
     *("raw", "shifted", "phase", "elastic", "elastic-slope", "power", "spectrum", "level", "statistics"),

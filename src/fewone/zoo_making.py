@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import tyro
-
 from fewone.checkpoints import (
     ModelSpec,
     build_learner,
@@ -26,11 +24,15 @@ from fewone.checkpoints import (
 from fewone.documents import DocumentError, from_plain, to_plain
 from fewone.errors import FewoneError
 from fewone.experiment import Experiment
+from fewone.extras import needed_for
 from fewone.learners import MetaLearner
 from fewone.results import Interval, ResultSet, Row, ValidationPoint, identify_training, read_results
 from fewone.training import Validation, read_history
 from fewone.zoo import Accuracy, ModelCard, write_card
 from fewone.zoo.cards import HOME, SIZES, THRESHOLD
+
+with needed_for("making a model of the zoo"):
+    import tyro
 
 
 @dataclass(frozen=True)

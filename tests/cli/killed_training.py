@@ -17,7 +17,7 @@ import torch._dynamo  # noqa: F401  (the first optimizer imports it: two seconds
 
 from fewone.cli import main, train
 from fewone.datasets import load
-from fewone.experiments import run
+from fewone.experiments import build
 
 
 def fork(arguments: list[str]) -> int:
@@ -40,7 +40,7 @@ def program(experiment: str, whole: Path, parts: Path, kills: int, seed: int) ->
     splits = load("sts-sawtooth")
     # Generated once and before the forks: what is killed is the training.
     train.load_splits = lambda *arguments: splits
-    run.load = lambda *arguments: splits
+    build.load = lambda *arguments: splits
     started = time.monotonic()
     assert os.waitpid(fork(["train", experiment, "--out", str(whole)]), 0)[1] == 0
     duration = time.monotonic() - started

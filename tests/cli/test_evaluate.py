@@ -9,7 +9,7 @@ import pytest
 
 from fewone.cli import main
 from fewone.episodes import TaskSplits
-from fewone.experiments import run
+from fewone.experiments import build
 from fewone.experiments.sweep import find_done
 from fewone.results import read_results
 
@@ -17,7 +17,7 @@ from fewone.results import read_results
 @pytest.fixture
 def trained(tmp_path: Path, tiny_splits: TaskSplits, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a learner trained on the tiny series."""
-    monkeypatch.setattr(run, "load", lambda *arguments: tiny_splits)
+    monkeypatch.setattr(build, "load", lambda *arguments: tiny_splits)
     words = ["--dataset", "sts-sine", "--learner", "oc-maml", "--k", "2", "--network.filters", "4"]
     words += ["--learning.inner-steps", "1", "--training.iterations", "4", "--training.meta-batch", "2"]
     words += ["--training.query-size", "4", "--training.validation-episodes", "2"]
@@ -62,7 +62,7 @@ def test_evaluate_judges_supports_with_known_anomalies_too(
 def test_other_data_than_it_was_trained_on_are_refused(
     trained: Path, tiny_splits: TaskSplits, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(run, "load", lambda *arguments: replace(tiny_splits, fingerprint="f2"))
+    monkeypatch.setattr(build, "load", lambda *arguments: replace(tiny_splits, fingerprint="f2"))
     assert main(["evaluate", str(trained)]) == 2
     assert "trained on other data than these (fingerprint f1, here f2)" in capsys.readouterr().err
 

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from fewone.calibration import Calibrated, CalibrationMap, CalibrationPoint
 from fewone.episodes import EvaluationPlan, InputScaling, RowPool, Store, Task
-from fewone.evaluation.embedded import EmbeddedPool, Judged, embed_once
-from fewone.evaluation.protocol import evaluate, evaluate_twice, score_episodes
-from fewone.evaluation.selection import calibrate_over_tasks
+from fewone.evaluation.embedded import EmbeddedOnce, EmbeddedPool, embed_once
+from fewone.evaluation.protocol import evaluate, score_episodes, score_twice
+from fewone.evaluation.task_calibration import calibrate_over_tasks
 from fewone.learners import LEARNERS, MetaLearner
 from fewone.networks import NetworkSettings
 from fewone.sampling import EpisodeSampler
@@ -88,14 +88,14 @@ def test_calibration_embeds_beforehand_only_where_it_draws_more_examples_than_th
     learner, sampler = build("plda"), EpisodeSampler(2, 4, preparation=PREPARATION)
     asked: list[bool] = []
 
-    def spy(learner: MetaLearner, tasks: list[Task], preparation: InputScaling) -> Judged:
+    def spy(learner: MetaLearner, tasks: list[Task], preparation: InputScaling) -> EmbeddedOnce:
         asked.append(True)
         return embed_once(learner, tasks, preparation)
 
-    monkeypatch.setattr("fewone.evaluation.selection.embed_once", spy)
+    monkeypatch.setattr("fewone.evaluation.task_calibration.embed_once", spy)
     found = calibrate_over_tasks(learner, [], validation, sampler, seed=0).calibration.at(2)
     assert asked == [True] * once
-    monkeypatch.setattr("fewone.evaluation.selection.count_examples", lambda tasks: 10**6 if once else 0)
+    monkeypatch.setattr("fewone.evaluation.task_calibration.count_examples", lambda tasks: 10**6 if once else 0)
     other = calibrate_over_tasks(learner, [], validation, sampler, seed=0).calibration.at(2)
     assert len(asked) == 1
     assert found.threshold == pytest.approx(other.threshold, rel=1e-3, abs=1e-4)
@@ -127,7 +127,7 @@ def test_pools_that_are_no_lists_of_rows_draw_as_before(tasks: list[Task]) -> No
 def test_one_scoring_gives_both_results(name: str, tasks: list[Task]) -> None:
     learner, sampler = build(name), EpisodeSampler(4, 4, preparation=PREPARATION)
     calibrated = Calibrated(learner, MAP)
-    both = evaluate_twice(calibrated, tasks, PLAN, sampler, 0)
+    both = score_twice(calibrated, tasks, PLAN, sampler, 0).summarize()
     for found, alone in zip(both, (learner, calibrated), strict=True):
         assert found.examples == evaluate(alone, tasks, PLAN, sampler, 0).examples
         assert found.cpu_seconds > 0

@@ -11,8 +11,9 @@ import torch
 from fewone.checkpoints import build_learner, load_learner
 from fewone.datasets import load
 from fewone.episodes import ClassBatch, TaskSplits
-from fewone.experiments import Experiment, default_experiment, run
+from fewone.experiments import Experiment, build, default_experiment
 from fewone.experiments.sweep import TRUNKS, plan, sweep
+from fewone.experiments.train import train
 from fewone.experiments.trunks import TRUNK, find_trunk
 from fewone.results import read_results
 from fewone.training import read_history
@@ -40,11 +41,11 @@ def test_fb_is_a_softmax_over_classes_wherever_classes_exclude_each_other(
     """Labels "class i" and "anything but class i" would call one image both 6 and not-3."""
     experiment = default_experiment(dataset, learner)
     splits = load(dataset, (downloads,))
-    built = build_learner(run.describe(experiment, splits))
+    built = build_learner(build.describe(experiment, splits))
     trunk = getattr(built, "trunk", built)
     assert trunk.classes.out_features == len(splits.train)
     few = replace(experiment, training=replace(experiment.training, class_examples=2))
-    batch = run.make_batches(few, splits, built).draw(1)
+    batch = build.make_batches(few, splits, built).draw(1)
     assert isinstance(batch, ClassBatch)
     # Capped: a batch holds no more classes than there are, and none twice.
     assert len(set(batch.class_index.tolist())) == len(batch.class_index) == min(16, len(splits.train))
@@ -62,7 +63,7 @@ def test_other_learners_have_no_trunk() -> None:
 def test_a_sweep_trains_the_trunk_of_a_family_once(
     tiny_splits: TaskSplits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "load", lambda *arguments: tiny_splits)
+    monkeypatch.setattr(build, "load", lambda *arguments: tiny_splits)
     experiments = [small(learner, min(k, 4), share) for learner, k, share in FAMILY]
     jobs = plan(experiments, tmp_path / "runs", tmp_path / "rows")
     assert [outcome.error for outcome in sweep(jobs)] == [""] * len(FAMILY)
@@ -80,11 +81,11 @@ def test_a_sweep_trains_the_trunk_of_a_family_once(
 def test_a_run_alone_ends_with_the_bits_of_a_run_that_shares(
     tiny_splits: TaskSplits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "load", lambda *arguments: tiny_splits)
+    monkeypatch.setattr(build, "load", lambda *arguments: tiny_splits)
     experiment = small("mtl+oc-svm")
-    shared = run.train(experiment, tiny_splits, tmp_path / "shared", trunks=tmp_path / "trunks")
-    alone = run.train(experiment, tiny_splits, tmp_path / "alone")
+    shared = train(experiment, tiny_splits, tmp_path / "shared", trunks=tmp_path / "trunks")
+    alone = train(experiment, tiny_splits, tmp_path / "alone")
     assert (tmp_path / "alone" / TRUNK).is_dir() and (tmp_path / "shared" / TRUNK).is_dir()
     assert all(torch.equal(a, b) for a, b in zip(shared.parameters(), alone.parameters(), strict=True))
-    again = run.train(experiment, tiny_splits, tmp_path / "alone")
+    again = train(experiment, tiny_splits, tmp_path / "alone")
     assert all(torch.equal(a, b) for a, b in zip(again.parameters(), alone.parameters(), strict=True))

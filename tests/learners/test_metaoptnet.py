@@ -13,8 +13,9 @@ from torch import Tensor
 
 from fewone.episodes import Episodes, Examples, TaskSplits, generator_for
 from fewone.errors import FewoneError
+from fewone.evaluation.hyperparameters import select_hyperparameter
 from fewone.evaluation.protocol import evaluate
-from fewone.evaluation.selection import plan_validation, select_hyperparameter
+from fewone.evaluation.validation_plan import plan_validation
 from fewone.learners import LEARNERS, MetaLearner, MetaOptNetSettings
 from fewone.learners.metaoptnet import NUS, Kernel, Machine
 from fewone.networks import NetworkSettings

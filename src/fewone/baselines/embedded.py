@@ -22,7 +22,7 @@ class EmbeddedShallow(MetaLearner):
         self.trunk, self.method = trunk, method
 
     @property
-    def dial(self) -> Hyperparameter:
+    def hyperparameter(self) -> Hyperparameter:
         return self.method
 
     def adapt(self, support: Examples) -> ShallowScorer:

@@ -134,7 +134,7 @@ class FineTuned(MetaLearner):
         self.tuning = FineTuning(embedding.width, settings.inner_rate, settings.inner_steps, layers="all")
 
     @property
-    def dial(self) -> Hyperparameter:
+    def hyperparameter(self) -> Hyperparameter:
         return self.tuning
 
     def adapt(self, support: Examples) -> Scorer:

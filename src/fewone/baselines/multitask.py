@@ -61,7 +61,7 @@ class MultiTask(MetaLearner):
         self.tuning = FineTuning(embedding.width, settings.inner_rate, settings.inner_steps, layers)
 
     @property
-    def dial(self) -> Hyperparameter:
+    def hyperparameter(self) -> Hyperparameter:
         return self.tuning
 
     def adapt(self, support: Examples) -> Scorer:

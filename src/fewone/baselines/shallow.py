@@ -87,7 +87,7 @@ class ShallowLearner(MetaLearner):
         self.features, self.method = features, method
 
     @property
-    def dial(self) -> Hyperparameter:
+    def hyperparameter(self) -> Hyperparameter:
         return self.method
 
     def adapt(self, support: Examples) -> ShallowScorer:

@@ -18,6 +18,7 @@ from typing import TextIO
 
 from fewone import __version__
 from fewone.errors import FewoneError, FewoneWarning
+from fewone.extras import needed_for
 
 VERBS: dict[str, str] = {
     "demo": "meta-train on synthetic series, meet unseen tasks, write a page",
@@ -54,7 +55,8 @@ def main(arguments: list[str] | None = None) -> int:
             raise FewoneError(f"no verb is called {verb!r}; {hint}")
         with warnings.catch_warnings():
             warnings.showwarning = partial(_show_warning, warnings.showwarning)
-            code = int(import_module(f"fewone.cli.{verb}").main(rest))
+            with needed_for(f"fewone {verb}"):
+                code = int(import_module(f"fewone.cli.{verb}").main(rest))
             sys.stdout.flush()
             return code
     except FewoneError as error:

@@ -18,10 +18,11 @@ from fewone.cli.score import load_fitted
 from fewone.episodes import TaskSplits
 from fewone.errors import FewoneError
 from fewone.evaluation.gradients import measure_cosines
-from fewone.evaluation.selection import spread
 from fewone.evaluation.symmetry import Symmetry, measure_symmetry
+from fewone.evaluation.validation_plan import spread
 from fewone.experiments import Experiment
-from fewone.experiments.run import EVALUATION_SEED, count_alarms, evaluate_without_steps, make_sampler
+from fewone.experiments.build import make_sampler
+from fewone.experiments.evaluate import EVALUATION_SEED, count_alarms, evaluate_without_steps
 from fewone.learners import MetaLearner
 from fewone.results import Alarms, Cosine, Row, bootstrap, find_provenance, interval, write_records
 

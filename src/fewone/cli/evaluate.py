@@ -14,7 +14,8 @@ from fewone.cli.options import parse_options
 from fewone.episodes import TaskSplits
 from fewone.errors import FewoneError
 from fewone.experiments import Experiment
-from fewone.experiments.run import evaluate_on_test, load_splits, measure_diagnostics
+from fewone.experiments.build import load_splits
+from fewone.experiments.evaluate import evaluate_on_test, measure_diagnostics
 from fewone.learners import MetaLearner
 from fewone.results import Interval, Row, Summary, cut_to_shares, warn_of_few, write_records
 from fewone.training.process import own_process
@@ -55,7 +56,8 @@ def main(arguments: list[str]) -> int:
     sizes = (experiment.k, *chosen.further_k) if chosen.normal_share or chosen.further_k else None
     rows: tuple[Row, ...] = ()
     for share in chosen.normal_share or (experiment.test_normal_share,):
-        rows += evaluate_on_test(experiment, splits, learner, chosen.folder, sizes, share)[1]
+        found = evaluate_on_test(experiment, splits, learner, chosen.folder, sizes, share)
+        rows += found.rows
     console = Console()
     for row in rows:
         console.print(describe_row(row), highlight=False, soft_wrap=True)
@@ -63,7 +65,7 @@ def main(arguments: list[str]) -> int:
         if warning := warn_of_few(row.summary.accuracy.units):
             console.print(warning, highlight=False, soft_wrap=True)
     if chosen.results is not None:
-        records = (*rows, *measure_diagnostics(experiment, splits, learner, chosen.folder))
+        records = (*rows, *measure_diagnostics(experiment, splits, learner, chosen.folder, found.alarms))
         for path in write_records(chosen.results, *records):
             console.print(f"{len(rows)} row(s) added: {path}", highlight=False, soft_wrap=True)
     return 0

@@ -23,7 +23,7 @@ from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.detector.files import is_detector
 from fewone.detector.loading import load_detector
 from fewone.detector.user_files import FileExamples, choose_shape, list_files, read_examples
-from fewone.detector.verdicts import Judged
+from fewone.detector.verdict_rows import Judged
 from fewone.errors import FewoneError
 from fewone.reading import ReadOptions
 

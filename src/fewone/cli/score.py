@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import tyro
 from rich.console import Console
@@ -16,13 +16,9 @@ from rich.progress import Progress as Bar
 from rich.progress import track
 
 from fewone.cli.options import parse_options
-from fewone.detector.aligned import AlignedDetector, is_aligned
-from fewone.detector.few_shot_detector import FewShotDetector
-from fewone.detector.loading import load_detector
-from fewone.detector.pictures import takes_any_picture
-from fewone.detector.user_files import list_files, stream_examples, take_decoded
-from fewone.detector.verdict_page import render_page
-from fewone.detector.verdicts import (
+from fewone.detector.exported import RuntimeDetector, is_exported, open_exported
+from fewone.detector.user_files import FileExamples, list_files, stream_examples, take_decoded
+from fewone.detector.verdict_rows import (
     MISSING,
     Judged,
     NotJudged,
@@ -30,14 +26,19 @@ from fewone.detector.verdicts import (
     as_csv,
     as_json,
     count_anomalous,
-    judge_blocks,
     write_text,
 )
 from fewone.errors import FewoneError
-from fewone.picture_files import AHEAD, Decoded, stream_pictures
+from fewone.picture_files import AHEAD, Decoded, stream_pictures, takes_any_picture
 from fewone.reading import ReadOptions
 
+if TYPE_CHECKING:  # with them comes torch, which an exported detector does without
+    from fewone.detector.aligned import AlignedDetector
+    from fewone.detector.few_shot_detector import FewShotDetector
+
 LARGEST_LIST = 20
+
+Opened: TypeAlias = "FewShotDetector | AlignedDetector | RuntimeDetector"
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Arguments:
     anomalies, but something could not be judged (values are missing, or a file cannot be read)."""
 
     detector: Annotated[Path, tyro.conf.Positional]
-    """A folder made by fewone fit."""
+    """A folder made by fewone fit, or an .onnx file made by fewone export."""
     new: Annotated[Path, tyro.conf.Positional]
     """A file or a folder of files: recordings, tables with one example per row, or pictures."""
     out: Path | None = None
@@ -77,7 +78,8 @@ def main(arguments: list[str]) -> int:
     """Score every file; the exit code says what was found."""
     chosen = parse_options(Arguments, arguments, "fewone score")
     open_once.cache_clear()
-    detector, shape = open_once(chosen.detector)
+    check_plot(chosen.detector, chosen.plot)
+    open_once(chosen.detector)
     files = list_files(chosen.new)
     judged = list(_judge_all(chosen, files))
     verdicts = [verdict for one in judged for verdict in one.verdicts]
@@ -89,7 +91,7 @@ def main(arguments: list[str]) -> int:
     if chosen.out is not None:
         write_text(chosen.out, as_csv([*verdicts, *left]))
     if chosen.plot is not None and verdicts:
-        write_text(chosen.plot, render_page(detector, verdicts, shape, chosen.stride, chosen.reading))
+        draw_page(chosen.plot, chosen.detector, verdicts, chosen.stride, chosen.reading)
     if chosen.json:
         everything: list[Verdict | NotJudged] = [*verdicts, *left]
         for one in everything:
@@ -98,6 +100,21 @@ def main(arguments: list[str]) -> int:
         _print(verdicts, chosen.out)
         print_not_judged(left)
     return find_exit_code(count_anomalous(verdicts), len(left))
+
+
+def check_plot(detector: Path, plot: Path | None) -> None:
+    """Where an anomaly is needs the network's derivatives, which an exported file has not."""
+    if plot is not None and is_exported(detector):
+        raise FewoneError(f"--plot: {detector} cannot tell where an anomaly is; give the folder it was exported from")
+
+
+def draw_page(plot: Path, folder: Path, verdicts: Sequence[Verdict], stride: int | None, reading: ReadOptions) -> None:
+    """The page of the verdicts of a folder's detector."""
+    from fewone.detector.verdict_page import render_page
+
+    detector, shape = open_once(folder)
+    assert not isinstance(detector, RuntimeDetector)
+    write_text(plot, render_page(detector, verdicts, shape, stride, reading))
 
 
 def find_exit_code(anomalous: int, not_judged: int) -> int:
@@ -127,10 +144,10 @@ def _judge_all(chosen: Arguments, files: Sequence[Path]) -> Iterator[Judged]:
     yield from track(found, "scoring", total=len(files), console=console, transient=True, disable=hidden)
 
 
-def _judge_picture(detector: FewShotDetector | AlignedDetector, picture: Decoded) -> Judged:
+def _judge_picture(detector: Opened, picture: Decoded) -> Judged:
     """What is said of a picture that a second process decoded."""
     try:
-        return judge_blocks(detector, [take_decoded(picture)])
+        return _judge(detector, [take_decoded(picture)])
     except FewoneError as error:
         return Judged(not_judged=(NotJudged(str(picture.file), None, str(error)),))
 
@@ -138,14 +155,31 @@ def _judge_picture(detector: FewShotDetector | AlignedDetector, picture: Decoded
 def judge_path(folder: Path, cut: Cut, file: Path, progress: Callable[[float], None] | None = None) -> Judged:
     """What is said of one file by the detector of a folder, which a process opens once; a fault of the file is told."""
     detector, shape = open_once(folder)
-    aligned = isinstance(detector, AlignedDetector)
-    first = detector.stretches_[0] if isinstance(detector, AlignedDetector) else detector
-    rate = first.sampling_rate or (None if first.card is None else first.card.sampling_rate)
+    tail, rate = _find_manner(detector)
     try:
-        blocks = stream_examples(file, shape, cut.stride, cut.reading, not aligned, rate, progress)
-        return judge_blocks(detector, blocks, cut.each_window)
+        blocks = stream_examples(file, shape, cut.stride, cut.reading, tail, rate, progress)
+        return _judge(detector, blocks, cut.each_window)
     except FewoneError as error:
         return Judged(not_judged=(NotJudged(str(file), None, str(error)),))
+
+
+def _judge(detector: Opened, blocks: Iterable[FileExamples], each_window: bool = False) -> Judged:
+    if isinstance(detector, RuntimeDetector):
+        return detector.judge_blocks(blocks, each_window)
+    from fewone.detector.verdicts import judge_blocks
+
+    return judge_blocks(detector, blocks, each_window)
+
+
+def _find_manner(detector: Opened) -> tuple[bool, float | None]:
+    """Whether a last window ends where the recording ends, and the sampling rate that is taken."""
+    if isinstance(detector, RuntimeDetector):
+        return True, detector.facts.sampling_rate
+    from fewone.detector.aligned import AlignedDetector
+
+    aligned = isinstance(detector, AlignedDetector)
+    first = detector.stretches_[0] if isinstance(detector, AlignedDetector) else detector
+    return not aligned, first.sampling_rate or (None if first.card is None else first.card.sampling_rate)
 
 
 def tell_readings(judged: Sequence[Judged]) -> None:
@@ -175,6 +209,9 @@ def print_not_judged(left: Sequence[NotJudged], counted: bool = True) -> None:
 
 def load_fitted(folder: Path) -> tuple[FewShotDetector | AlignedDetector, tuple[int, ...]]:
     """The detector of a folder and the shape of one example; a model that was never fitted is refused."""
+    from fewone.detector.aligned import AlignedDetector, is_aligned
+    from fewone.detector.loading import load_detector
+
     if is_aligned(folder):
         aligned = AlignedDetector.load(folder)
         return aligned, tuple(aligned.stretches_[0].support_.values.shape[1:])
@@ -187,8 +224,13 @@ def load_fitted(folder: Path) -> tuple[FewShotDetector | AlignedDetector, tuple[
     return detector, tuple(detector.support_.values.shape[1:]) if len(shape) == 2 else shape
 
 
-open_once = lru_cache(1)(load_fitted)
-"""For the workers; `main` forgets what an earlier call opened."""
+@lru_cache(1)
+def open_once(path: Path) -> tuple[Opened, tuple[int, ...]]:
+    """A folder or an exported file; for the workers: `main` forgets what an earlier call opened."""
+    if is_exported(path):
+        exported = open_exported(path)
+        return exported, exported.facts.shape
+    return load_fitted(path)
 
 
 def describe(verdict: Verdict, alone: bool) -> str:

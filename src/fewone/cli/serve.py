@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fewone.cli.options import parse_options
 from fewone.errors import FewoneError
+from fewone.extras import needed_for
 
 
 @dataclass(frozen=True)
@@ -52,13 +53,11 @@ def main(arguments: list[str]) -> int:
             raise FewoneError(f"--{name} is {value}: at least 1 is needed")
     if not 0 <= chosen.port < 65536:
         raise FewoneError(f"--port is {chosen.port}: 0 to 65535 is expected")
-    try:
+    with needed_for("the service", "service"):
         from fewone.service.alarms import Mqtt, Webhook
         from fewone.service.server import serve
         from fewone.service.settings import AlarmSettings, Limits, ServiceSettings
         from fewone.service.tokens import TokenBook
-    except ImportError as error:
-        raise FewoneError(f"the service needs {error.name}: pip install 'fewone[service]'") from error
     settings = ServiceSettings(
         folder=str(chosen.folder.absolute()),
         database=chosen.database,

@@ -22,8 +22,9 @@ from fewone.datasets.folder import describe_reading
 from fewone.episodes import TaskSplits
 from fewone.errors import FewoneError
 from fewone.experiments import Experiment, default_experiment, read_experiment
+from fewone.experiments.build import load_splits
 from fewone.experiments.defaults import FOLDER_SERIES_LEARNER
-from fewone.experiments.run import load_splits, train
+from fewone.experiments.train import train
 from fewone.experiments.trunks import find_training
 from fewone.training import Progress as Training
 from fewone.training import Validation, compare_versions, find_best, read_history

@@ -15,10 +15,19 @@ from typing import Annotated, Any
 import tyro
 
 from fewone.cli.options import parse_options
-from fewone.cli.score import Cut, describe, find_exit_code, judge_path, open_once, print_not_judged, tell_readings
+from fewone.cli.score import (
+    Cut,
+    check_plot,
+    describe,
+    draw_page,
+    find_exit_code,
+    judge_path,
+    open_once,
+    print_not_judged,
+    tell_readings,
+)
 from fewone.detector.user_files import can_be_read
-from fewone.detector.verdict_page import render_page
-from fewone.detector.verdicts import Judged, NotJudged, Verdict, as_csv, as_json, count_anomalous, list_all, write_text
+from fewone.detector.verdict_rows import Judged, NotJudged, Verdict, as_csv, as_json, count_anomalous, list_all
 from fewone.errors import FewoneError
 from fewone.files import atomic_write
 from fewone.reading import ReadOptions
@@ -48,7 +57,7 @@ class Arguments:
     """
 
     detector: Annotated[Path, tyro.conf.Positional]
-    """A folder made by fewone fit; with --server the name of a detector."""
+    """A folder made by fewone fit or an .onnx file made by fewone export; with --server the name of a detector."""
     folder: Annotated[Path, tyro.conf.Positional]
     """The folder into which new files come."""
     out: Path | None = None
@@ -152,8 +161,7 @@ def _name_judge(chosen: Arguments) -> str:
 def _draw(chosen: Arguments, tally: Tally) -> None:
     if chosen.plot is None or not tally.worst:
         return
-    detector, shape = open_once(chosen.detector)
-    write_text(chosen.plot, render_page(detector, tally.worst, shape, chosen.stride, chosen.reading))
+    draw_page(chosen.plot, chosen.detector, tally.worst, chosen.stride, chosen.reading)
 
 
 class Memory:
@@ -210,6 +218,7 @@ def arrivals(
 
 
 def _judge_here(chosen: Arguments) -> Judge:
+    check_plot(chosen.detector, chosen.plot)
     open_once.cache_clear()
     open_once(chosen.detector)
     return partial(judge_path, chosen.detector, Cut(chosen.stride, chosen.each_window, chosen.reading))

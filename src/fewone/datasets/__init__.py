@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from fewone.datasets.recipes import (
     CIFAR_FS,
@@ -24,10 +24,13 @@ from fewone.datasets.recipes import (
     Recipe,
 )
 from fewone.datasets.sources import LoadOptions, Request, Source, default_data_dirs
-from fewone.episodes import TaskSplits
 from fewone.errors import FewoneError
+from fewone.extras import needed_for
 
-Loader = Callable[[Request], TaskSplits]
+if TYPE_CHECKING:
+    from fewone.episodes import TaskSplits
+
+Loader = Callable[[Request], "TaskSplits"]
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,9 @@ class Dataset:
         if callable(self.loader):
             return self.loader(request)
         module, function = self.loader.split(":")
-        return cast(Loader, getattr(import_module(f"fewone.datasets.{module}"), function))(request)
+        with needed_for(f"fewone.datasets.{module}"):
+            loader = cast(Loader, getattr(import_module(f"fewone.datasets.{module}"), function))
+        return loader(request)
 
 
 _MNIST = Source(

@@ -23,7 +23,8 @@ from fewone.detector.estimator import Estimator, check_is_fitted
 from fewone.detector.fault_report import STRENGTHS, FaultReport, Judge, report_faults
 from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.detector.files import DETECTOR
-from fewone.detector.recording_verdicts import RecordingVerdict, judge_recording
+from fewone.detector.recording_limits import RecordingVerdict
+from fewone.detector.recording_verdicts import judge_recording
 from fewone.detector.support_report import SupportReport
 from fewone.detector.thresholds import Scores
 from fewone.documents import DocumentError, from_plain, to_plain

@@ -9,12 +9,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
+
+from fewone.extras import needed_for
 
 if TYPE_CHECKING:
     from fewone.detector.reasons import Why
+
+with needed_for("a drawing"):
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 LARGEST_COUNT = 12
 GOOD, BAD = "#1a7f37", "#b42318"

@@ -37,13 +37,8 @@ from fewone.detector.fault_report import STRENGTHS, FaultReport, Judge, report_f
 from fewone.detector.files import SavedDetector, write_detector
 from fewone.detector.pictures import Seen, enlarge_maps, look_at, takes_any_picture
 from fewone.detector.reasons import Why, find_reasons
-from fewone.detector.recording_verdicts import (
-    Limits,
-    RecordingScorer,
-    RecordingVerdict,
-    find_limits,
-    judge_recording,
-)
+from fewone.detector.recording_limits import Limits, RecordingVerdict
+from fewone.detector.recording_verdicts import RecordingScorer, find_limits, judge_recording
 from fewone.detector.recordings import SeriesScores, join_scores, score_steps, stream_windows
 from fewone.detector.support_report import SupportReport, find_faults, report_support
 from fewone.detector.thresholds import Scores, find_tail_scale, find_threshold, split_groups
@@ -489,7 +484,15 @@ class FewShotDetector(Estimator):
 
     def own_recording_scorer(self) -> RecordingScorer:
         """Of recordings at the learner's own threshold, whatever rate is asked for."""
-        return RecordingScorer(self._find_limits(0.0, None)).eval()
+        return RecordingScorer(self.own_limits()).eval()
+
+    def limits(self) -> Limits:
+        """Of recordings at the rate that is asked for."""
+        return self._find_limits(-self.offset_, self.false_alarm_rate)
+
+    def own_limits(self) -> Limits:
+        """Of recordings at the learner's own threshold."""
+        return self._find_limits(0.0, None)
 
     def prepare_learner(self, width: int) -> tuple[Adapting, InputScaling]:
         """A learner of our own in scoring mode, and how values become its inputs; width: of a plain table."""

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fewone.errors import FewoneError, InputError
 from fewone.picture_files import SIDE, FullScale, check_pictures, decode, shrink, to_bytes
+from fewone.picture_files import takes_any_picture as takes_any_picture
 
 Size = tuple[int, int]
 
@@ -38,11 +39,6 @@ class Seen:
         if not self.planes:
             return torch.zeros(0, 3, SIDE, SIDE)
         return torch.from_numpy(np.stack([to_bytes(planes, scale) for planes in self.planes]))
-
-
-def takes_any_picture(shape: tuple[int, ...]) -> bool:
-    """Whether a model of this shape takes pictures of every size."""
-    return len(shape) == 3 and shape[1:] == (0, 0)
 
 
 def look_at(X: object) -> Seen:  # noqa: N803

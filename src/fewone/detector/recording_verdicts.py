@@ -22,7 +22,6 @@ the windows of a normal recording as a logit above 0 is for a single normal.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -30,60 +29,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fewone.calibration import CalibrationMap
-
-KNOTS = tuple(2**power for power in range(21))
-"""Limits are kept for recordings of so many windows; between them they are interpolated over log n."""
-
-STRONGEST = 0.98
-"""The lag-one correlation is taken to be no higher."""
-
-
-@dataclass(frozen=True)
-class RecordingVerdict:
-    """What is said of one recording.
-
-    Attributes
-    ----------
-    decision
-        The smaller of the two parts; above 0 normal, below 0 anomalous.
-    whole
-        The part of the mean over all windows.
-    event
-        The part of the most anomalous window.
-    worst
-        The number, from 0, of that window among those of the recording.
-    windows
-        How many there are.
-    """
-
-    decision: float
-    whole: float
-    event: float
-    worst: int
-    windows: int
-
-    @property
-    def cause(self) -> str:
-        """`normal`, `event`, `whole recording`, or both of these where both parts are below 0."""
-        if self.decision >= 0:
-            return "normal"
-        parts = [name for name, part in (("whole recording", self.whole), ("event", self.event)) if part < 0]
-        return " and ".join(parts) if self.windows > 1 else "window"
-
-    def __str__(self) -> str:
-        if self.decision >= 0:
-            return f"normal {self.decision:+.2f} over {self.windows} windows"
-        where = f"event at window {self.worst}" if self.event < 0 else ""
-        whole = "whole recording" if self.whole < 0 else ""
-        return f"ANOMALOUS {self.decision:+.2f}: {' and '.join(part for part in (whole, where) if part)}"
-
-
-@dataclass(frozen=True)
-class Limits:
-    """T and t at KNOTS."""
-
-    whole: tuple[float, ...]
-    event: tuple[float, ...]
+from fewone.detector.recording_limits import KNOTS, STRONGEST, Limits, RecordingVerdict
 
 
 def find_limits(

@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fewone.datasets.example_files import SUFFIXES, read_file
-from fewone.detector.pictures import takes_any_picture
 from fewone.errors import FewoneError
-from fewone.picture_files import PICTURES, Decoded, decode
+from fewone.picture_files import PICTURES, Decoded, decode, takes_any_picture
 from fewone.reading import Findings, Inspector, ReadOptions, Recording, is_recording, stream_recording
 from fewone.zoo import advise
 

@@ -46,8 +46,14 @@ def measure_alarms(
     """
     if not tasks:
         raise FewoneError("there is no task to count false alarms on; choose another split or dataset")
+    return find_alarms(learner, list(score_episodes(learner, tasks, plan, sampler, seed)), sampler, rates)
+
+
+def find_alarms(
+    learner: Calibrated, scored: Sequence[ScoredEpisode], sampler: EpisodeSampler, rates: Sequence[float] = RATES
+) -> tuple[UnitAlarms, ...]:
+    """The same of episodes that this learner has scored already; sampler: the one that drew them."""
     normals = count_normals(sampler.support_size, sampler.normal_share)
-    scored = list(score_episodes(learner, tasks, plan, sampler, seed))
     levels: list[tuple[Level, Sequence[ScoredEpisode]]] = [("example", scored)]
     if all(episode.recordings is not None for episode in scored):
         levels.append(("run", decide_by_run(scored)))

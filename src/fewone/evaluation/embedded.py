@@ -37,7 +37,7 @@ class EmbedsFirst(Protocol):
 
 
 @dataclass(frozen=True)
-class Judged:
+class EmbeddedOnce:
     """What is to be judged: a learner, and tasks and a preparation that fit it."""
 
     learner: Adapting
@@ -62,14 +62,14 @@ class EmbeddedPool:
         return self.pool.draw(count, generator)
 
 
-def embed_once(learner: Adapting, tasks: Sequence[Task], preparation: InputScaling) -> Judged:
+def embed_once(learner: Adapting, tasks: Sequence[Task], preparation: InputScaling) -> EmbeddedOnce:
     """The same scores for less: embedded tasks where that is possible, otherwise everything as it was given.
 
     It is not where inputs are standardised or normed by the support: then an example has an embedding for each support.
     """
     stores = {id(task.normal.store): task.normal.store for task in tasks}
     if preparation.standardize or len(stores) != 1 or not isinstance(learner, EmbedsFirst) or not learner.embeds_alone:
-        return Judged(learner, tuple(tasks), preparation)
+        return EmbeddedOnce(learner, tuple(tasks), preparation)
     (store,) = stores.values()
     rows = _find_rows(tasks)
     values: Tensor | None = None
@@ -81,12 +81,12 @@ def embed_once(learner: Adapting, tasks: Sequence[Task], preparation: InputScali
                 values = torch.empty(len(store.values), *latent.shape[1:], dtype=latent.dtype)
             values[part] = latent
     if values is None:
-        return Judged(learner, tuple(tasks), preparation)
+        return EmbeddedOnce(learner, tuple(tasks), preparation)
     embedded = replace(store, values=values)
     moved = tuple(
         replace(task, normal=_move(task.normal, embedded), anomalous=_move(task.anomalous, embedded)) for task in tasks
     )
-    return Judged(learner.after_embedding(), moved, InputScaling())
+    return EmbeddedOnce(learner.after_embedding(), moved, InputScaling())
 
 
 def count_examples(tasks: Sequence[Task]) -> int:

@@ -60,13 +60,28 @@ def evaluate(
     _require_tasks(tasks)
     started, started_cpu = time.perf_counter(), time.process_time()
     scored = list(score_episodes(learner, tasks, plan, sampler, seed, batch_tasks, batch_examples))
-    return _summarize(scored, started, started_cpu)
+    return _summarize(scored, time.perf_counter() - started, time.process_time() - started_cpu)
 
 
-def evaluate_twice(
+@dataclass(frozen=True)
+class ScoredTwice:
+    """The same episodes with the learner's own scores and with calibrated ones, and what the scoring cost."""
+
+    own: tuple[ScoredEpisode, ...]
+    calibrated: tuple[ScoredEpisode, ...]
+    seconds: float
+    cpu_seconds: float
+
+    def summarize(self) -> tuple[Results, Results]:
+        """At the learner's own threshold, and calibrated: each with the whole cost."""
+        first, second = (_summarize(part, self.seconds, self.cpu_seconds) for part in (self.own, self.calibrated))
+        return first, second
+
+
+def score_twice(
     learner: Calibrated, tasks: Sequence[Task], plan: EvaluationPlan, sampler: EpisodeSampler, seed: int
-) -> tuple[Results, Results]:
-    """At the learner's own threshold, and calibrated: two results of one scoring, each with the whole cost."""
+) -> ScoredTwice:
+    """Every adaptation set of every task, scored once."""
     _require_tasks(tasks)
     started, started_cpu = time.perf_counter(), time.process_time()
     own: list[ScoredEpisode] = []
@@ -77,7 +92,8 @@ def evaluate_twice(
             logits = score_queries(scorer.scorer, episodes.query.inputs)
             own += _separate(episodes, logits, number)
             calibrated += _separate(episodes, scorer.calibrate(logits), number)
-    return _summarize(own, started, started_cpu), _summarize(calibrated, started, started_cpu)
+    seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - started_cpu
+    return ScoredTwice(tuple(own), tuple(calibrated), seconds, cpu_seconds)
 
 
 def _require_tasks(tasks: Sequence[Task]) -> None:
@@ -85,11 +101,11 @@ def _require_tasks(tasks: Sequence[Task]) -> None:
         raise FewoneError("there is no task to evaluate on; choose another split or dataset")
 
 
-def _summarize(scored: Sequence[ScoredEpisode], started: float, started_cpu: float) -> Results:
+def _summarize(scored: Sequence[ScoredEpisode], seconds: float, cpu_seconds: float) -> Results:
     examples, runs = _average(scored), None
     if all(episode.recordings is not None for episode in scored):
         runs = _average(decide_by_run(scored))
-    return Results(examples, runs, time.perf_counter() - started, time.process_time() - started_cpu)
+    return Results(examples, runs, seconds, cpu_seconds)
 
 
 def _draw(

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from fewone.calibration import CalibrationMap
+from fewone.calibration import Calibrated, CalibrationMap, HeldOut, count_draws
+from fewone.calibration import calibrate as calibrate_held_out
 from fewone.episodes import Task
 from fewone.errors import InputError
-from fewone.evaluation.selection import calibrate_over_tasks
+from fewone.evaluation.embedded import count_examples, embed_once
+from fewone.evaluation.validation_plan import spread
 from fewone.learners import MetaLearner
 from fewone.sampling import EpisodeSampler, check_shapes
+from fewone.workers import ALONE, Exchange
 
 CALIBRATED_SIZES = (1, 2, 5, 10, 20, 50)
 """The K for which a learner that serves every K is calibrated."""
+
+ENOUGH_TASKS = 10
+"""With fewer independent validation tasks than this a threshold is calibrated over training tasks too."""
 
 
 def calibrate(
@@ -85,3 +92,44 @@ def choose_sizes(learner: MetaLearner, asked: Sequence[int]) -> tuple[int, ...]:
 def count_calibration(learner: MetaLearner) -> tuple[int, int]:
     """How many tasks, and supports of each: fewer where a learner takes gradient steps to each of them."""
     return (40, 5) if learner.every_k or learner.fits_supports else (20, 3)
+
+
+def calibrate_over_tasks(
+    learner: MetaLearner,
+    training: Sequence[Task],
+    validation: Sequence[Task],
+    sampler: EpisodeSampler,
+    seed: int,
+    others: Sequence[HeldOut] = (),
+    tasks: int = 40,
+    sizes: Sequence[int] = (),
+    adaptation_sets: int = 5,
+    exchange: Exchange = ALONE,
+) -> Calibrated:
+    """The learner behind a threshold and scale calibrated over tasks that it was not trained on, for every K of sizes.
+
+    Fewer than 10 independent validation tasks: training tasks join them where no gradient was taken on them (so they
+    are held out too); for a trained learner give `others`: learners trained without some training tasks, and those.
+    """
+    held_out = [HeldOut(learner, tuple(spread(validation, tasks))), *others]
+    if len({task.unit for task in validation}) < ENOUGH_TASKS and not learner.is_trained:
+        held_out.append(HeldOut(learner, tuple(spread(training, tasks))))
+    learner.eval()
+    sizes = sizes or (sampler.support_size,)
+    held_out = [part for part in held_out if part.tasks]
+    if _draws_again(held_out, sizes, adaptation_sets):
+        embedded = [embed_once(part.learner, part.tasks, sampler.preparation) for part in held_out]
+        held_out = [HeldOut(part.learner, part.tasks) for part in embedded]
+        sampler = replace(sampler, preparation=embedded[0].preparation)
+    # Leaving one out takes K adaptations for one: not where each of them is a descent.
+    cheap = learner.every_k or learner.fits_supports
+    found = calibrate_held_out(
+        held_out, sampler, sizes, adaptation_sets, seed=seed, by_support=cheap, exchange=exchange
+    )
+    return Calibrated(learner, found)
+
+
+def _draws_again(held_out: Sequence[HeldOut], sizes: Sequence[int], adaptation_sets: int) -> bool:
+    """Whether more examples are drawn than there are: only then does it pay to embed each of them once."""
+    drawn = sum(count_draws(part.tasks, sizes, adaptation_sets) for part in held_out)
+    return drawn > sum(count_examples(part.tasks) for part in held_out)

@@ -17,15 +17,17 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Literal
 
-from joblib import Parallel, delayed, parallel_config
-from joblib.externals.loky.process_executor import TerminatedWorkerError
-
 from fewone.errors import FewoneError
 from fewone.experiment import Experiment
 from fewone.experiments.defaults import default_experiment
 from fewone.experiments.run import run
+from fewone.extras import needed_for
 from fewone.results import EVALUATIONS, Failure, find_provenance, read_results, write_records
 from fewone.training.process import own_process
+
+with needed_for("a sweep"):
+    from joblib import Parallel, delayed, parallel_config
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 Backend = Literal["loky", "dask"]
 TRUNKS = "trunks"
@@ -148,10 +150,8 @@ def _workers(workers: int, backend: Backend, scheduler: str | None) -> Iterator[
         return
     if scheduler is None:
         raise FewoneError("the backend dask needs the address of a scheduler; give --scheduler tcp://HOST:8786")
-    try:
+    with needed_for("the backend dask", "cluster"):
         from distributed import Client
-    except ImportError as error:
-        raise FewoneError("the backend dask is not installed; pip install 'fewone[cluster]'") from error
     try:
         client = Client(scheduler, timeout=10)  # type: ignore[no-untyped-call]
     except (OSError, TimeoutError, ValueError) as error:

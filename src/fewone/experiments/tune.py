@@ -14,7 +14,8 @@ from fewone.datasets import DATASETS, load, split_name
 from fewone.episodes import TaskSplits
 from fewone.errors import FewoneError
 from fewone.experiment import Experiment
-from fewone.experiments.run import train
+from fewone.experiments.train import train
+from fewone.extras import needed_for
 from fewone.results import Training, ValidationPoint, find_provenance, write_records
 from fewone.training import Progress, Validation, read_cost
 
@@ -83,12 +84,10 @@ def tune(
 
     results: a folder to which each trial is added, as far as it went.
     """
-    try:
+    with needed_for("a search"):
         import optuna
         from optuna.storages import JournalStorage
         from optuna.storages.journal import JournalFileBackend
-    except ImportError as error:
-        raise FewoneError("Optuna is not installed; pip install 'fewone[tune]'") from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     journal.parent.mkdir(parents=True, exist_ok=True)
     names = {field.name for field in fields(experiment.learning)}
@@ -105,7 +104,7 @@ def tune(
     )
     splits = load(experiment.dataset, data_dirs, experiment.data.options())
 
-    def judge(trial: optuna.Trial) -> float:
+    def evaluate(trial: optuna.Trial) -> float:
         candidate, folder = _suggest(experiment, space, trial), runs / f"trial-{trial.number}"
         history: list[Validation] = []
 
@@ -124,7 +123,7 @@ def tune(
                 _keep_trial(candidate, splits, folder, history, results)
         return _find_lowest(history, experiment)
 
-    study.optimize(judge, n_trials=trials, catch=(FewoneError,))
+    study.optimize(evaluate, n_trials=trials, catch=(FewoneError,))
     states = [trial.state for trial in study.get_trials(deepcopy=False)]
     if optuna.trial.TrialState.COMPLETE not in states:
         raise FewoneError(f"no trial of {len(states)} came to an end; give more --trials or a smaller experiment")

@@ -117,7 +117,7 @@ class MetaOptNet(FeatureLearner):
         self.note(kernel=kernel, penalty=penalty, ridge=ridge)
 
     @property
-    def dial(self) -> OutlierShare:
+    def hyperparameter(self) -> OutlierShare:
         return self.share
 
     @torch.no_grad()

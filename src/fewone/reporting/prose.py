@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Literal
 
-from jinja2 import Environment, StrictUndefined
-
+from fewone.extras import needed_for
 from fewone.reporting.findings import SeedAverage, average_units
 from fewone.reporting.page import Report
 from fewone.reporting.published import read_published
 from fewone.reporting.tables import Cell, choose, find_current, measure
 from fewone.reporting.ways import follows_authors, follows_paper
 from fewone.results import interval
+
+with needed_for("a report"):
+    from jinja2 import Environment, StrictUndefined
 
 PAGES = ("findings.md", "reading-the-results.md")
 OWN = ("plda", "contrast", "evidence")

@@ -23,8 +23,9 @@ from threading import Event, Lock, Thread
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
-from fewone.checkpoints import atomic_write
 from fewone.errors import FewoneError
+from fewone.extras import needed_for
+from fewone.files import atomic_write
 from fewone.service.logs import get_logger
 from fewone.service.settings import AlarmSettings
 
@@ -93,11 +94,9 @@ class Mqtt:
         parts = urlsplit(url)
         if parts.scheme not in ("mqtt", "mqtts") or not parts.hostname:
             raise FewoneError("--mqtt: an address mqtt://HOST[:PORT][/PREFIX] is expected")
-        try:
+        with needed_for("an alarm by MQTT"):
             from paho.mqtt.client import Client
             from paho.mqtt.enums import CallbackAPIVersion
-        except ImportError as error:
-            raise FewoneError(f"alarms by MQTT need {error.name}: pip install 'fewone[mqtt]'") from error
         self._host, self._timeout = parts.hostname, timeout
         self._port = parts.port or (8883 if parts.scheme == "mqtts" else 1883)
         self._prefix = parts.path.strip("/") or "fewone"

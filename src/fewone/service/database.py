@@ -15,6 +15,7 @@ from alembic.config import Config
 from sqlalchemy.engine import Connection, Engine
 
 from fewone.errors import FewoneError
+from fewone.extras import needed_for
 from fewone.service.errors import ServiceError
 
 METADATA = sql.MetaData()
@@ -91,16 +92,15 @@ def connect(url: str, power_safe: bool) -> Engine:
         address = sql.make_url(url)
         if address.get_backend_name() == "postgresql":
             address = address.set(drivername="postgresql+psycopg")
-            return sql.create_engine(
-                address, pool_pre_ping=True, pool_size=8, pool_timeout=10, connect_args={"connect_timeout": 5}
-            )
+            with needed_for("the database", "service"):
+                return sql.create_engine(
+                    address, pool_pre_ping=True, pool_size=8, pool_timeout=10, connect_args={"connect_timeout": 5}
+                )
         if address.get_backend_name() != "sqlite":
             raise FewoneError(
                 f"--database {address.render_as_string()}: sqlite:///FILE or postgresql://... is expected"
             )
         engine = sql.create_engine(address, connect_args={"timeout": 10})
-    except ImportError as error:
-        raise FewoneError(f"the database needs {error.name}: pip install 'fewone[service]' psycopg[binary]") from error
     except sql.exc.ArgumentError as error:
         raise FewoneError("--database: not a URL; sqlite:///FILE or postgresql://USER@HOST/NAME is expected") from error
     _prepare_sqlite(engine, power_safe)

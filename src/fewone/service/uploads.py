@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from fewone.datasets.example_files import read_file
 from fewone.errors import FewoneError, InputError
+from fewone.extras import needed_for
 from fewone.service.errors import ServiceError
 from fewone.service.judging import Thing, cut
 from fewone.service.settings import Limits
@@ -163,7 +164,8 @@ def _check_head(label: str, suffix: str, content: bytes, limits: Limits) -> None
             with wave.open(io.BytesIO(content)) as sound:
                 size = sound.getnframes() * sound.getnchannels()
         elif suffix == ".parquet":
-            from pyarrow.parquet import ParquetFile
+            with needed_for(f"{label}: reading it"):
+                from pyarrow.parquet import ParquetFile
 
             head = ParquetFile(io.BytesIO(content)).metadata
             size = head.num_rows * head.num_columns
@@ -177,8 +179,8 @@ def _check_head(label: str, suffix: str, content: bytes, limits: Limits) -> None
                     )
     except ServiceError:
         raise
-    except ImportError as error:
-        raise ServiceError(415, f"{label}: reading it needs {error.name}: pip install 'fewone[tables]'") from error
+    except FewoneError as error:
+        raise ServiceError(415, str(error)) from error
     except Exception as error:  # each library has its own kinds; whatever they say, the file is broken
         if "DecompressionBomb" in type(error).__name__:
             raise ServiceError(413, f"{label}: too many pixels, at most {limits.pixels} are taken") from error

@@ -1,6 +1,6 @@
 """A training from its first batch to its calibration, for any learner: the command and `fewone.meta_train` share it.
 
-Enters: a learner and a course (what it learns from, what judges it). Leaves: the best weights, chosen and calibrated.
+Enters: a learner and a course (what it learns from, what evaluates it). Leaves: the best weights and their calibration.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from fewone.calibration import CalibrationMap, HeldOut
 from fewone.checkpoints import ModelSpec, OwnSpec, load_calibration, save_calibration, save_learner
 from fewone.episodes import Task
 from fewone.errors import FewoneError
-from fewone.evaluation.selection import observe_batches, select_hyperparameter
+from fewone.evaluation.hyperparameters import select_hyperparameter
 from fewone.learners import MetaLearner
 from fewone.sampling import EpisodeSampler
 from fewone.training.batches import Batches
 from fewone.training.loop import train_steps
+from fewone.training.observation import observe_batches
 from fewone.training.run_folder import RunFolder
 from fewone.training.settings import Progress, TrainingSettings
 from fewone.training.training_log import TrainingLog

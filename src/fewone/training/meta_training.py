@@ -24,8 +24,7 @@ from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.documents import to_plain
 from fewone.episodes import EvaluationPlan, Task, TaskSplits
 from fewone.errors import InputError
-from fewone.evaluation.selection import calibrate_over_tasks
-from fewone.evaluation.task_calibration import choose_sizes, count_calibration
+from fewone.evaluation.task_calibration import calibrate_over_tasks, choose_sizes, count_calibration
 from fewone.learners import MetaLearner
 from fewone.sampling import ClassSampler, EpisodeSampler
 from fewone.sampling import check_shapes as check_task_shapes

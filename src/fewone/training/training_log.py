@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from fewone.errors import FewoneError
+from fewone.extras import needed_for
 from fewone.files import atomic_write
 from fewone.training.settings import Progress
 
@@ -84,10 +85,8 @@ def _is_before(line: bytes, first: int) -> bool:
 
 
 def _open_scalars(folder: Path, first: int) -> Any:
-    try:
+    with needed_for("a log for TensorBoard", "tensorboard"):
         from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise FewoneError("TensorBoard is not installed; pip install 'fewone[tensorboard]'") from error
     return SummaryWriter(str(folder), purge_step=first)
 
 

@@ -1,4 +1,4 @@
-"""Judging a learner on validation tasks: always the same episodes, so that losses of one run compare."""
+"""Evaluating a learner on validation tasks: always the same episodes, so that losses of one run compare."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fewone.errors import FewoneError
 from fewone.evaluation.balance import balance
 from fewone.evaluation.metrics import measure
 from fewone.evaluation.protocol import evaluation_mode, score_queries
-from fewone.evaluation.selection import plan_validation, spread
+from fewone.evaluation.validation_plan import plan_validation, spread
 from fewone.learners import MetaLearner, query_loss
 from fewone.sampling import EpisodeSampler
 from fewone.workers import ALONE, Exchange
@@ -41,12 +41,14 @@ class Validator:
     def validate(self, learner: MetaLearner, exchange: Exchange = ALONE) -> tuple[float, float, float]:
         """Mean query loss and accuracy, both class-balanced, and AUROC: means over episodes; batches are shared out."""
         with evaluation_mode(learner):
-            found = exchange.share_out(len(self._batches), lambda number: self._judge(learner, self._batches[number]))
+            found = exchange.share_out(
+                len(self._batches), lambda number: self._evaluate(learner, self._batches[number])
+            )
         loss, accuracy, auroc = (sum(float(one[column]) for one in found) for column in range(3))
         count = sum(map(len, self._batches))
         return loss / count, accuracy / count, auroc / count
 
-    def _judge(self, learner: MetaLearner, batch: Episodes) -> Tensor:
+    def _evaluate(self, learner: MetaLearner, batch: Episodes) -> Tensor:
         """Summed loss, accuracy and AUROC of one batch."""
         logits = score_queries(learner.adapt(batch.support), batch.query.inputs)
         query = balance(batch.query)

@@ -11,15 +11,12 @@ from fewone.baselines.shallow import Method, RawFeatures, ShallowLearner
 from fewone.episodes import Episodes, EvaluationPlan, RowPool, Store, Task, generator_for
 from fewone.errors import FewoneError
 from fewone.evaluation import evaluate
-from fewone.evaluation.selection import (
-    calibrate_over_tasks,
-    observe_batches,
-    plan_validation,
-    select_hyperparameter,
-    spread,
-)
+from fewone.evaluation.hyperparameters import select_hyperparameter
+from fewone.evaluation.task_calibration import calibrate_over_tasks
+from fewone.evaluation.validation_plan import plan_validation, spread
 from fewone.networks import NetworkSettings
 from fewone.sampling import EpisodeSampler
+from fewone.training.observation import observe_batches
 
 
 class Threshold(nn.Module):
@@ -64,13 +61,13 @@ def make_tasks(count: int, first: int = 0) -> list[Task]:
 SAMPLER = EpisodeSampler(5, 10)
 
 
-def test_the_option_that_judges_validation_tasks_best_is_chosen() -> None:
+def test_the_option_that_is_best_on_validation_tasks_is_chosen() -> None:
     method = Ball()
     assert select_hyperparameter(ShallowLearner(RawFeatures(), method), make_tasks(4), SAMPLER, seed=0) == 3.0
     assert method.radius == 3.0 and set(method.tried) == {0.1, 3.0, 50.0}
 
 
-def test_a_learner_without_a_dial_is_left_alone_and_no_task_is_an_error() -> None:
+def test_a_learner_without_a_hyperparameter_is_left_alone_and_no_task_is_an_error() -> None:
     knn = BASELINES["knn"](BASELINES["knn"].choose(), NetworkSettings(), (1, 4))
     assert select_hyperparameter(knn, make_tasks(2), SAMPLER, seed=0) is None
     control = BASELINES["no-support"](BASELINES["no-support"].choose(), NetworkSettings(filters=(2,)), (1, 4))

@@ -1,0 +1,89 @@
+"""An experiment -> what it is made of: its data, its model's card, its samplers and batches."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from fewone.augmentation import build_augmentation
+from fewone.checkpoints import ModelSpec
+from fewone.datasets import load
+from fewone.episodes import TaskSplits, generator_for
+from fewone.errors import FewoneError, FewoneWarning
+from fewone.experiment import Experiment
+from fewone.learners import MetaLearner
+from fewone.sampling import ClassSampler, EpisodeSampler, describe_rounding
+from fewone.training import Batches, Transform, Validator
+from fewone.training.course import Course
+
+
+def load_splits(experiment: Experiment, data_dirs: Sequence[Path] | None = None) -> TaskSplits:
+    """The experiment's data; no folders given: those of FEWONE_DATA."""
+    return load(experiment.dataset, data_dirs or None, experiment.data.options())
+
+
+def describe(experiment: Experiment, splits: TaskSplits) -> ModelSpec:
+    """The card of the model that this experiment trains."""
+    return ModelSpec(
+        algorithm=experiment.algorithm,
+        learning=experiment.learning,
+        network=experiment.network,
+        shape=tuple(splits.shape),
+        preparation=splits.preparation,
+        support_size=experiment.k,
+        seed=generator_for(experiment.seed, "initialise").initial_seed(),
+        dataset=splits.name,
+        fingerprint=splits.fingerprint,
+        experiment=experiment,
+        training_tasks=len(splits.train),
+        training_classes=build_augmentation(experiment.training.augmentation, len(splits.train)).classes,
+    )
+
+
+def make_sampler(experiment: Experiment, splits: TaskSplits, normal_share: float) -> EpisodeSampler:
+    """Episodes of K and Q with this share of normals in the support; a share that must be rounded is said."""
+    if rounding := describe_rounding(experiment.k, normal_share):
+        warnings.warn(rounding, FewoneWarning, stacklevel=2)
+    return EpisodeSampler(
+        support_size=experiment.k,
+        query_size=experiment.training.query_size,
+        normal_share=normal_share,
+        preparation=splits.preparation,
+        smallest_query=splits.smallest_query,
+    )
+
+
+def make_batches(
+    experiment: Experiment, splits: TaskSplits, learner: MetaLearner, transform: Transform | None = None
+) -> Batches:
+    """The training batches, of the kind that the learner takes."""
+    training = experiment.training
+    sampler: EpisodeSampler | ClassSampler = replace(
+        make_sampler(experiment, splits, experiment.normal_share), standardize_by=training.standardize_by
+    )
+    if learner.batch == "classes":
+        if not splits.classes_exclude_each_other:
+            raise FewoneError(
+                f"{experiment.learner} asks for batches of classes, but in {splits.name} another task's normals are not"
+                f" anomalies; set learning.batch to 'episodes'"
+            )
+        # A batch holds no more classes than there are.
+        classes = min(training.classes, len(splits.train))
+        sampler = ClassSampler(classes, training.class_examples, splits.preparation)
+    if transform is None and training.augmentation:
+        transform = build_augmentation(training.augmentation, len(splits.train))
+    return Batches(splits.train, sampler, training.meta_batch, experiment.seed, training.smallest_k, transform)
+
+
+def make_course(
+    experiment: Experiment, splits: TaskSplits, learner: MetaLearner, transform: Transform | None = None
+) -> Course:
+    """What the experiment's learner is trained on, and judged by."""
+    training = experiment.training
+    sampler = make_sampler(experiment, splits, experiment.test_normal_share)
+    validator = Validator(
+        splits.validation, sampler, training.validation_episodes, experiment.seed, training.validation_queries
+    )
+    return Course(make_batches(experiment, splits, learner, transform), validator, training)
