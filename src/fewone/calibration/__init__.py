@@ -11,6 +11,7 @@ from fewone.calibration.calibrated import (
     CalibrationPoint,
     LeavingOneOut,
     NormalQuantiles,
+    mix_calibrations,
     score_leaving_one_out,
 )
 from fewone.calibration.fitting import HeldOut, Scored, calibrate, count_draws, fit_knot
@@ -28,5 +29,6 @@ __all__ = [
     "calibrate",
     "count_draws",
     "fit_knot",
+    "mix_calibrations",
     "score_leaving_one_out",
 ]

@@ -156,6 +156,38 @@ def _mix(low: Sequence[NormalQuantiles], high: Sequence[NormalQuantiles], share:
     )
 
 
+def mix_calibrations(own: CalibrationMap, start: CalibrationMap, share: float) -> CalibrationMap:
+    """Between two maps at every K that either knows: share of `own`, 1 - share of `start`, slopes in their logarithm.
+
+    Quantiles of groups that one of them alone has are its own.
+
+    >>> few = CalibrationMap((CalibrationPoint(5, slope=1.0, threshold=2.0, follow=0.0, typical=0.0),))
+    >>> many = CalibrationMap((CalibrationPoint(5, slope=4.0, threshold=0.0, follow=0.0, typical=0.0),))
+    >>> mix_calibrations(few, many, 0.5).at(5).slope, mix_calibrations(few, many, 0.5).at(5).threshold
+    (2.0, 1.0)
+    """
+    knots = []
+    for k in sorted({knot.k for one in (own, start) for knot in one.knots}):
+        mine, theirs = own.at(k), start.at(k)
+        numbers = {
+            name: share * getattr(mine, name) + (1 - share) * getattr(theirs, name)
+            for name in ("threshold", "follow", "typical")
+        }
+        slope = math.exp(share * math.log(mine.slope) + (1 - share) * math.log(theirs.slope))
+        tails, peaks = (_join(getattr(mine, name), getattr(theirs, name), share) for name in ("tails", "peaks"))
+        knots.append(CalibrationPoint(k, slope, tails=tails, peaks=peaks, **numbers))
+    return CalibrationMap(tuple(knots))
+
+
+def _join(
+    own: Sequence[NormalQuantiles], start: Sequence[NormalQuantiles], share: float
+) -> tuple[NormalQuantiles, ...]:
+    """In the order of the groups; those that both have are mixed."""
+    mine, theirs = {one.group: one for one in own}, {one.group: one for one in start}
+    mixed = {group: _mix([theirs[group]], [mine[group]], share)[0] for group in mine.keys() & theirs.keys()}
+    return tuple(one for _, one in sorted({**theirs, **mine, **mixed}.items()))
+
+
 class CalibratedScorer(Scorer):
     """A scorer's logits times a slope minus an offset, (T, 1) each."""
 

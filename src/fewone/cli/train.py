@@ -22,10 +22,11 @@ from fewone.datasets.folder import describe_reading
 from fewone.episodes import TaskSplits
 from fewone.errors import FewoneError
 from fewone.experiments import Experiment, default_experiment, read_experiment
-from fewone.experiments.build import load_splits
+from fewone.experiments.build import find_start, load_splits
 from fewone.experiments.defaults import FOLDER_SERIES_LEARNER
 from fewone.experiments.train import train
 from fewone.experiments.trunks import find_training
+from fewone.learners import EvidenceSettings
 from fewone.training import Progress as Training
 from fewone.training import Validation, compare_versions, find_best, read_history
 from fewone.training.process import own_process
@@ -68,6 +69,7 @@ def main(arguments: list[str]) -> int:
         return launch(["train", *arguments], chosen.workers, chosen.port)
     for line in say_choices(arguments, experiment) if not is_worker() else ():
         console.print(line, highlight=False, soft_wrap=True)
+    find_start(experiment)  # a name that does not exist is told before any file is read
     splits = load_splits(experiment, chosen.data_dir)
     own_process(experiment.training.threads)
     with (
@@ -106,15 +108,18 @@ def main(arguments: list[str]) -> int:
 def parse(arguments: Sequence[str]) -> Arguments:
     """Options over a file or over the paper's defaults, which depend on --dataset, --learner and --k."""
     words = [_spell_out(word) for word in arguments]
+    start = _find(words, "learning.start")
     if words and not words[0].startswith("-"):
         default = read_experiment(Path(words.pop(0)))
     else:
         size = _find(words, "k") or "10"
         default = default_experiment(
             _find(words, "dataset") or "sts-sawtooth",
-            _find(words, "learner"),
+            _find(words, "learner") or ("evidence" if start is not None else None),
             int(size) if size.isdecimal() and int(size) else 10,
         )
+    if start is not None and not isinstance(default.learning, EvidenceSettings):
+        raise FewoneError(f"--start {start}: {default.learner} cannot begin with a model; take --learner evidence")
     chosen = parse_options(Arguments, words, "fewone train", Arguments(default, tyro.MISSING))
     if chosen.threads is not None:
         training = replace(chosen.experiment.training, threads=chosen.threads)
@@ -123,8 +128,10 @@ def parse(arguments: Sequence[str]) -> Arguments:
 
 
 def _spell_out(word: str) -> str:
-    """--window is --data.window, as fit, score and data call it."""
+    """--window is --data.window, as fit, score and data call it, and --start is --learning.start."""
     name, equals, value = word.partition("=")
+    if name == "--start":
+        return f"--learning.start{equals}{value}"
     return f"--data.{name[2:]}{equals}{value}" if name in ("--window", "--stride", "--group") else word
 
 
@@ -134,7 +141,13 @@ def say_choices(arguments: Sequence[str], experiment: Experiment) -> Iterator[st
     if family == "folder" and (said := describe_reading(Path(place))):
         yield said
     if _find(arguments, "learner") is None and arguments[:1] and arguments[0].startswith("-"):
-        kind = "your series" if experiment.learner == FOLDER_SERIES_LEARNER else f"{family}"
+        kind = (
+            "the start"
+            if getattr(experiment.learning, "start", "")
+            else "your series"
+            if experiment.learner == FOLDER_SERIES_LEARNER
+            else f"{family}"
+        )
         yield f"learner {experiment.learner}: chosen for {kind}; another one: --learner NAME"
     if experiment.training.minutes is not None:
         yield f"at most {experiment.training.minutes:g} minutes of CPU (a cap: fewer where the iterations end earlier)"

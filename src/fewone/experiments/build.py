@@ -13,10 +13,11 @@ from fewone.datasets import load
 from fewone.episodes import TaskSplits, generator_for
 from fewone.errors import FewoneError, FewoneWarning
 from fewone.experiment import Experiment
-from fewone.learners import MetaLearner
+from fewone.learners import EvidenceSettings, LearnerSettings, MetaLearner
 from fewone.sampling import ClassSampler, EpisodeSampler, describe_rounding
 from fewone.training import Batches, Transform, Validator
 from fewone.training.course import Course
+from fewone.training.starts import Start, fill_in, load_start
 
 
 def load_splits(experiment: Experiment, data_dirs: Sequence[Path] | None = None) -> TaskSplits:
@@ -24,13 +25,24 @@ def load_splits(experiment: Experiment, data_dirs: Sequence[Path] | None = None)
     return load(experiment.dataset, data_dirs or None, experiment.data.options())
 
 
+def find_start(experiment: Experiment) -> Start | None:
+    """The model that the experiment's training begins with, if it names one."""
+    name = getattr(experiment.learning, "start", "")
+    return load_start(name) if name else None
+
+
 def describe(experiment: Experiment, splits: TaskSplits) -> ModelSpec:
-    """The card of the model that this experiment trains."""
+    """The card of the model that this experiment trains; a start says which evidence and which inputs it takes."""
+    learning: LearnerSettings = experiment.learning
+    shape, start = tuple(splits.shape), find_start(experiment)
+    if start is not None and isinstance(learning, EvidenceSettings):
+        start.check(shape)
+        learning, shape = fill_in(learning, start), start.spec.shape
     return ModelSpec(
         algorithm=experiment.algorithm,
-        learning=experiment.learning,
+        learning=learning,
         network=experiment.network,
-        shape=tuple(splits.shape),
+        shape=shape,
         preparation=splits.preparation,
         support_size=experiment.k,
         seed=generator_for(experiment.seed, "initialise").initial_seed(),

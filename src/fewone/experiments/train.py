@@ -13,7 +13,7 @@ from fewone.checkpoints import ModelSpec, build_learner, load_learner
 from fewone.episodes import Task, TaskSplits
 from fewone.evaluation.task_calibration import calibrate_over_tasks, choose_sizes, count_calibration
 from fewone.experiment import Experiment
-from fewone.experiments.build import describe, make_batches, make_course, make_sampler
+from fewone.experiments.build import describe, find_start, make_batches, make_course, make_sampler
 from fewone.experiments.defaults import default_experiment
 from fewone.experiments.trunks import adopt_trunk, find_trunk, keep_trunk, place_trunk
 from fewone.learners import MetaLearner
@@ -41,6 +41,8 @@ def train(
     """
     card = describe(experiment, splits)
     learner = build_learner(card)
+    if (start := find_start(experiment)) is not None:
+        start.begin(learner, len({task.unit for task in splits.train}))
     sampler = make_sampler(experiment, splits, experiment.test_normal_share)
     trunk, first = find_trunk(experiment), exchange.rank == 0
 
@@ -124,11 +126,12 @@ def calibrate_learner(
 
     Held out are the validation tasks, and for `others` the training tasks that each of them was trained without.
     A learner that takes gradient steps to adapt is asked fewer tasks: each of its supports is adapted to many times.
+    A start has its say, the less the more tasks are held out.
     """
     sampler = make_sampler(experiment, splits, experiment.test_normal_share)
     sizes = choose_sizes(learner, (experiment.k, *experiment.further_k))
     tasks, sets = count_calibration(learner)
-    return calibrate_over_tasks(
+    found = calibrate_over_tasks(
         learner,
         splits.train,
         splits.validation,
@@ -140,3 +143,8 @@ def calibrate_learner(
         adaptation_sets=sets,
         exchange=exchange,
     ).calibration
+    start = find_start(experiment)
+    if start is None:
+        return found
+    held_out = {task.unit for task in (*splits.validation, *(task for part in others for task in part.tasks))}
+    return start.mix(found, len(held_out))

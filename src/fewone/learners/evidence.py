@@ -41,6 +41,8 @@ UNEQUAL = 0.05
 """What it costs, in nats, when the log of a weight is 1 away from that of the others: near-equal weights transfer."""
 PULL = 1.0
 """What one task of history must gain, in nats, to move a number by 1 from where a given start has it."""
+TASKS_OF_START = 10.0
+"""For so many tasks counts the calibration of a start beside that of a history."""
 SERIES = (
     *("raw", "shape", "shifted", "phase", "slope", "elastic", "elastic-slope", "pieces"),
     *("power", "spectrum", "level", "statistics", "texture", "texture-128", "texture-slope", "movement"),
@@ -334,13 +336,16 @@ class EvidenceScorer(Scorer):
 
 @dataclass(frozen=True)
 class EvidenceSettings(LearnerSettings):
-    """evidence: the kinds of evidence by name (none: all that suit the inputs).
+    """evidence: the kinds of evidence by name (none: those of the start, or all that suit the inputs).
 
-    >>> EvidenceSettings(evidence=("raw", "level"))
-    EvidenceSettings(evidence=('raw', 'level'))
+    start: the model that training begins with and is drawn back to, by its name in the zoo or its folder ("": none).
+
+    >>> EvidenceSettings(evidence=("raw", "level"), start="series")
+    EvidenceSettings(evidence=('raw', 'level'), start='series')
     """
 
     evidence: tuple[str, ...] = ()
+    start: str = ""
 
 
 def build_evidence(settings: EvidenceSettings, network: NetworkSettings, facts: DataFacts) -> MetaLearner:

@@ -32,6 +32,7 @@ from fewone.training.batches import Batches
 from fewone.training.course import WITHOUT, Course, Watcher, complete, learn, observe, train_folds
 from fewone.training.run_folder import RunFolder
 from fewone.training.settings import TrainingSettings
+from fewone.training.starts import Start, load_start
 from fewone.training.validation import Validator
 
 FIRST = "first"
@@ -49,6 +50,7 @@ def meta_train(
     seed: int = 0,
     watch: Watcher | None = None,
     calibrated: bool = True,
+    start: str | Path | None = None,
 ) -> FewShotDetector:
     """Train a learner on tasks, in place, and keep everything in a folder.
 
@@ -74,6 +76,10 @@ def meta_train(
         Called with the `Progress` of every iteration.
     calibrated
         False leaves the calibration out.
+    start
+        A model of the zoo or a folder that the learner `Evidence` begins with and is drawn back to, the less the more
+        tasks there are. The kinds of evidence are the start's: `Evidence(load_start("series").learner.names)` of
+        `fewone.training.starts`.
 
     Returns
     -------
@@ -107,8 +113,12 @@ def meta_train(
     splits = TaskSplits(
         "own", training, validation, (), training[0].shape, sampler.scaling, EvaluationPlan(1, None, None)
     )
+    begun = None if start is None else load_start(start)
+    if begun is not None:
+        begun.check(splits.shape)
+        begun.begin(learner, len({task.unit for task in training}))
     spec = OwnSpec.of(learner, splits.shape, sampler.scaling, fingerprint(splits))
-    _train(learner, training, validation, sampler, chosen, place, spec, seed, watch, calibrated)
+    _train(learner, training, validation, sampler, chosen, place, spec, seed, watch, calibrated, begun)
     learner.load_state_dict(fill_learner(place, learner)[0].state_dict())
     return FewShotDetector(learner.eval(), scaling=sampler.scaling, calibration=load_calibration(place))
 
@@ -124,6 +134,7 @@ def _train(
     seed: int,
     watch: Watcher | None,
     calibrated: bool,
+    start: Start | None = None,
 ) -> None:
     batches = _make_batches(learner, tasks, sampler, settings, seed)
     validator = Validator(validation, sampler, settings.validation_episodes, seed, settings.validation_queries)
@@ -131,10 +142,10 @@ def _train(
     def train_fold(first: MetaLearner, number: int, rest: tuple[Task, ...]) -> MetaLearner:
         fold, alone = copy.deepcopy(first), replace(settings, leave_out=0, classes=min(settings.classes, len(rest)))
         place = folder / f"{WITHOUT}{number}"
-        _train(fold, rest, validation, sampler, alone, place, spec, seed, watch, calibrated=False)
+        _train(fold, rest, validation, sampler, alone, place, spec, seed, watch, False, start)
         return fold
 
-    with RunFolder(folder, spec, _describe(spec, sampler, settings, seed), settings.checkpoint_seconds) as kept:
+    with RunFolder(folder, spec, _describe(spec, sampler, settings, seed, start), settings.checkpoint_seconds) as kept:
         first = _keep_first(folder, learner)
         learner.load_state_dict(first.state_dict())
 
@@ -147,9 +158,11 @@ def _train(
             )
             count, sets = count_calibration(learner)
             sizes = choose_sizes(learner, (sampler.support_size,))
-            return calibrate_over_tasks(
+            found = calibrate_over_tasks(
                 learner, tasks, validation, sampler, seed, others, tasks=count, sizes=sizes, adaptation_sets=sets
             ).calibration
+            held_out = {task.unit for task in (*validation, *(task for part in others for task in part.tasks))}
+            return found if start is None else start.mix(found, len(held_out))
 
         if learner.is_trained:
             learn(learner, Course(batches, validator, settings), kept, watch)
@@ -218,7 +231,9 @@ def _check(
             raise InputError(f"task {task.name}: it has no anomalies to validate by; leave it out")
 
 
-def _describe(spec: OwnSpec, sampler: EpisodeSampler, settings: TrainingSettings, seed: int) -> dict[str, Any]:
+def _describe(
+    spec: OwnSpec, sampler: EpisodeSampler, settings: TrainingSettings, seed: int, start: Start | None
+) -> dict[str, Any]:
     """What makes two trainings the same one, as plain values."""
     return {
         "learner": spec.learner,
@@ -227,4 +242,5 @@ def _describe(spec: OwnSpec, sampler: EpisodeSampler, settings: TrainingSettings
         "seed": seed,
         "sampler": to_plain(sampler),
         "training": to_plain(settings),
+        **({} if start is None else {"start": start.name}),
     }
