@@ -164,18 +164,16 @@ def judge(
         seen = show(one, kinds, matrix_of(learner)) if "learned" in kinds else select(one, EVIDENCE, kinds)
         logits = learner.judge(seen.observed)[0].double()
         values.append(measure((knot.slope * (logits - knot.threshold)).numpy(), one.labels.double().numpy()))
-    found: list[float] = np.round(np.mean(values, 0), 4).tolist()
-    return found
+    return [round(float(np.mean(column)), 4) for column in zip(*values, strict=True)]
 
 
 def judge_nearest(tests: Sequence[Episode]) -> list[float]:
     """The distance to the nearest normal; the threshold is the largest among the normals, each left out."""
-    column, values = EVIDENCE.index("raw"), []
+    kind, values = EVIDENCE.index("raw"), []
     for one in tests:
-        own, seen = one.observed.own[0, :, column].double(), one.observed.values[0, :, column].double()
+        own, seen = one.observed.own[0, :, kind].double(), one.observed.values[0, :, kind].double()
         values.append(measure((seen - own.max()).numpy(), one.labels.double().numpy()))
-    found: list[float] = np.round(np.mean(values, 0), 4).tolist()
-    return found
+    return [round(float(np.mean(column)), 4) for column in zip(*values, strict=True)]
 
 
 def run(

@@ -110,7 +110,7 @@ def test_few_tasks_stay_nearer_to_the_start_than_many() -> None:
         learner.start_from(start, tasks)
         with torch.no_grad():
             learner.log_weight += 0.1
-        moved.append(float(learner.shrink()))
+        moved.append(float(learner.shrink().detach()))
     assert moved[0] == pytest.approx(100 * moved[1])
     assert moved[1] > 0
 
@@ -128,7 +128,7 @@ def test_meta_train_begins_with_a_start(tmp_path: Path) -> None:
     fewone.meta_train(learner, tasks[:2], tasks[2:], sampler, settings, tmp_path / "run", start="series")
     assert torch.allclose(learner.prior_centre, start.learner.prior_centre, atol=1e-6)
     with pytest.raises(FewoneError, match="begins the learner evidence alone"):
-        other = ProtoNet(torch.nn.Flatten())
+        other = ProtoNet(torch.nn.Linear(32, 8))
         fewone.meta_train(other, tasks[:2], tasks[2:], sampler, settings, tmp_path / "other", start="series")
 
 
