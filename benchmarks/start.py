@@ -2,10 +2,11 @@
 
 python benchmarks/start.py UCR_FOLDER --rows results/validation/start.jsonl --page docs/benchmarks/start.md
 
-Half of the classes of a family are a user's history, the others the new tasks; a task's anomalies are other classes of
-its own half. The start is made as the zoo's `series` is, from families that are neither history nor new tasks. The curve is
-of the families SHOWN, at PULL and TASKS_OF_START as they are; how much these matter is varied on the families VARIED. Everything is at K=5, and an
-episode is looked at once: the priors, weights and thresholds are fitted to what was seen.
+Half of the classes of a family are a user's history, the others the new tasks; a task's anomalies are other classes
+of its own half. The start is made as the zoo's `series` is, from families that are neither history nor new tasks. The
+curve is of the families SHOWN, at PULL and TASKS_OF_START as they are; how much these matter is varied on the
+families VARIED. Everything is at K=5, and an episode is looked at once: the priors, weights and thresholds are fitted
+to what was seen.
 """
 
 from __future__ import annotations
@@ -56,14 +57,18 @@ COPIES = ("WordSynonyms", "FacesUCR", "GesturePebbleZ2")
 PULLS = (0.03, 0.3, 3.0, 30.0)
 STARTS = (1.0, 3.0, 10.0, 30.0)
 UNLEARNED = tuple(kind for kind in EVIDENCE if kind != "learned")
-INTRODUCTION = f"""Written by `python benchmarks/start.py`; rows in `results/validation/start.jsonl`. UCR families with
+INTRODUCTION = f"""Written by `python benchmarks/start.py`; rows in `results/validation/start.jsonl`. UCR families
+with
 many classes and at most {LONGEST} points: half of the classes are a history, the others the new tasks. Of n tasks of
 history a quarter (at least one) calibrates and the rest trains. The start is made as the zoo's `series` is, without
 the families of this page. The curve is of {", ".join(SHOWN)}, at a
-pull of {evidence.PULL:g} and a start that counts for {evidence.TASKS_OF_START:g} tasks in the calibration: numbers that
-were set before any of these rows and not chosen by them. The second table varies them on {", ".join(VARIED)}. Per cent: AUROC / balanced accuracy / false alarms on the new
+pull of {evidence.PULL:g} and a start that counts for {evidence.TASKS_OF_START:g} tasks in the calibration: numbers
+that
+were set before any of these rows and not chosen by them. The second table varies them on {", ".join(VARIED)}. Per
+cent: AUROC / balanced accuracy / false alarms on the new
 tasks (other classes are the anomalies), K={SIZE}, means over families, after two orders of the history. `labelled`,
-`injected` and `both` say what the anomalies of the history are: other classes of it, faults injected into its normals,
+`injected` and `both` say what the anomalies of the history are: other classes of it, faults injected into its
+normals,
 or either. Episodes are looked at once and fitted together, as the zoo's model is made, not by the batches of
 `fewone train`; from nothing has the same kinds of evidence but the learned projection."""
 
