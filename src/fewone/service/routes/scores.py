@@ -164,20 +164,8 @@ def as_examples(source: str, values: Array, shape: tuple[int, ...]) -> Thing:
 
 def tell_judged(judged: Judged, ids: list[int], steps: bool, current: Current) -> list[dict[str, Any]]:
     """The results of one thing as JSON has them."""
-    columns = zip(
-        ids,
-        judged.places.tolist(),
-        judged.windows.tolist(),
-        judged.worst.tolist(),
-        judged.scores.tolist(),
-        judged.decisions.tolist(),
-        judged.probabilities.tolist(),
-        judged.anomalous.tolist(),
-        strict=True,
-    )
-    names = ("id", "place", "windows", "worst", "score", "decision", "probability", "anomalous")
     common = {"source": judged.thing.source, "kind": judged.thing.kind}
-    found = [{**common, **dict(zip(names, entry, strict=True))} for entry in columns]
+    found = [{**common, "id": number, **entry} for number, entry in zip(ids, judged.rows(), strict=True)]
     if judged.starts is not None and judged.window_scores is not None:
         found[0]["window_starts"] = judged.starts.tolist()
         found[0]["window_decisions"] = (judged.window_scores - current.detector.offset_).tolist()
