@@ -195,7 +195,9 @@ def as_tensor(windows: np.ndarray) -> tuple[bytes, str]:
     return head + windows.tobytes(), f"Inference-Header-Content-Length: {len(head)}\r\n"
 
 
-def measure_single(served: Served, detector: FewShotDetector, windows: np.ndarray, seconds: float) -> Table:
+def measure_single(
+    served: Served, detector: FewShotDetector, windows: np.ndarray, seconds: float
+) -> tuple[Table, float]:
     port = served.port
     bodies = [json.dumps({"examples": one.tolist()}).encode() for one in windows[:, None]]
     asyncio.run(saturate(port, "/detectors/press/score", bodies, 1.0, 2))
@@ -215,10 +217,10 @@ def measure_single(served: Served, detector: FewShotDetector, windows: np.ndarra
         table.add_row(f"service, p{share}", f"{1000 * value:.2f}", f"{value / library:.1f}x")
     table.add_row("service, processor time of a request", f"{1000 * processor:.2f}", f"{processor / library:.1f}x")
     table.add_row(f"saturating rate: {rate:.0f} requests a second", f"{1000 / rate:.2f}", f"{1 / rate / library:.1f}x")
-    return table
+    return table, float(np.percentile(found, 99)) / library
 
 
-def measure_batches(port: int, detector: FewShotDetector, windows: np.ndarray, seconds: float) -> Table:
+def measure_batches(port: int, detector: FewShotDetector, windows: np.ndarray, seconds: float) -> tuple[Table, float]:
     batches = windows[:BATCH][None].astype(np.float32)
     body = json.dumps({"examples": batches[0].round(4).tolist()}).encode()
     raw, head = as_tensor(batches[0])
@@ -236,10 +238,10 @@ def measure_batches(port: int, detector: FewShotDetector, windows: np.ndarray, s
     table.add_row("library", f"{library:.0f}", "100 %")
     for name, rate in asked.items():
         table.add_row(name, f"{BATCH * rate:.0f}", f"{100 * BATCH * rate / library:.0f} %")
-    return table
+    return table, float(BATCH * asked["service, JSON"] / library)
 
 
-def measure_workers(folder: Path, windows: np.ndarray, seconds: float) -> Table:
+def measure_workers(folder: Path, windows: np.ndarray, seconds: float) -> tuple[Table, float]:
     """Batches, so that the clients weigh little beside the workers."""
     raw, head = as_tensor(windows[:BATCH].astype(np.float32))
     rates = {}
@@ -256,7 +258,7 @@ def measure_workers(folder: Path, windows: np.ndarray, seconds: float) -> Table:
         table.add_column(name)
     for workers, rate in rates.items():
         table.add_row(str(workers), f"{BATCH * rate:.0f}", f"{rate / rates[1]:.2f}x")
-    return table
+    return table, rates[2] / rates[1]
 
 
 def measure_memory(folder: Path, normals: np.ndarray, window: np.ndarray, count: int) -> Table:
@@ -288,6 +290,19 @@ def measure_memory(folder: Path, normals: np.ndarray, window: np.ndarray, count:
     return table
 
 
+def tell_bounds(tail: float, share: float, gain: float) -> Table:
+    table = Table(title="What was asked for, and whether it held in this run")
+    for name in ("", "asked", "found", "held"):
+        table.add_column(name)
+    for title, asked, found, held in (
+        ("single windows, p99 against the library's median", "< 5x", f"{tail:.1f}x", tail < 5),
+        ("batches as JSON, of the library's throughput", ">= 60 %", f"{100 * share:.0f} %", share >= 0.6),
+        ("two workers against one", ">= 1.7x", f"{gain:.2f}x", gain >= 1.7),
+    ):
+        table.add_row(title, asked, found, "yes" if held else "no")
+    return table
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=5.0)
@@ -302,13 +317,14 @@ def main() -> None:
     detector = load_detector("series").fit(normals.astype(np.float32))
     with tempfile.TemporaryDirectory(prefix="fewone-bench-") as place:
         folder = Path(place) / "detectors"
-        tables = []
+        tables: list[Table] = []
         with serve(folder, 1) as served:
             asyncio.run(wait_until_ready(served.port, 1))
             create(served.port, ["press"], normals)
-            tables.append(measure_single(served, detector, windows, chosen.seconds))
-            tables.append(measure_batches(served.port, detector, windows, chosen.seconds))
-        tables.append(measure_workers(folder, windows, chosen.seconds))
+            single, tail = measure_single(served, detector, windows, chosen.seconds)
+            batches, share = measure_batches(served.port, detector, windows, chosen.seconds)
+        workers, gain = measure_workers(folder, windows, chosen.seconds)
+        tables += [tell_bounds(tail, share, gain), single, batches, workers]
         tables.append(measure_memory(Path(place) / "many", normals, windows[0], chosen.detectors))
     present(tables, chosen.markdown, "The service beside the library", "service.py", __doc__)
 

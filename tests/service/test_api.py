@@ -11,10 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sqlalchemy as sql
 from starlette.testclient import TestClient
 from tests.service.conftest import make_series, open_client, with_burst
 
 import fewone
+from fewone.service.app import application
+from fewone.service.database import CHANGES
 from fewone.service.settings import ServiceSettings
 
 
@@ -339,3 +342,16 @@ def test_a_bounded_number_of_detectors_stays_in_memory(tmp_path: Path, normals: 
         for number in (0, 1, 2, 3, 4, 0):
             assert client.post(f"/detectors/d{number}/score", json={"examples": normals[:1]}).status_code == 200
         assert "fewone_loaded_detectors 2.0" in client.get("/metrics").text
+
+
+def test_a_version_that_a_killed_process_did_not_come_to_note_stands_among_the_changes(
+    both: TestClient, normals: list[list[float]]
+) -> None:
+    assert both.post("/detectors/press/normals", json={"examples": normals[:2]}).status_code == 200
+    service = application(both.app).state.service  # type: ignore[arg-type]
+    with service.history.engine.begin() as connection:
+        connection.execute(sql.delete(CHANGES).where(CHANGES.c.version == 2))
+    assert both.patch("/detectors/press", json={"false_alarm_rate": 0.1}).status_code == 200
+    told = both.get("/detectors/press/changes").json()
+    assert [(one["version"], one["kind"]) for one in told] == [(3, "threshold"), (2, "normals"), (1, "fit")]
+    assert told[1]["why"] == "2 normals added"

@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,27 @@ def test_the_container_starts_the_service_with_options_that_it_has() -> None:
     _, verb, *options = json.loads(entry)
     assert verb == "serve"
     assert tyro.cli(Arguments, args=options).host == "0.0.0.0"
+
+
+def test_the_build_is_sent_what_it_copies_and_asks_for_extras_that_exist() -> None:
+    text = (DEPLOY / "Dockerfile").read_text()
+    copied = [part for line in re.findall(r"^COPY (?!--from)(.*) \S+$", text, re.MULTILINE) for part in line.split()]
+    sent = (DEPLOY.parent / ".dockerignore").read_text().splitlines()
+    assert "*" in sent and copied
+    for part in copied:
+        assert (DEPLOY.parent / part).exists() and f"!{part}" in sent, part
+    (extras,) = re.findall(r"^ARG EXTRAS=(.*)$", text, re.MULTILINE)
+    known = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert {*extras.split(","), "all"} <= known.keys()
+
+
+def test_the_container_is_not_root_and_its_health_is_asked_where_it_serves() -> None:
+    text = (DEPLOY / "Dockerfile").read_text()
+    (user,) = re.findall(r"^USER (\d+):\d+$", text, re.MULTILINE)
+    assert int(user) > 0
+    (port,) = re.findall(r"^EXPOSE (\d+)$", text, re.MULTILINE)
+    (asked,) = re.findall(r"http://127\.0\.0\.1:(\d+)/ready", text)
+    assert int(port) == int(asked) == tyro.cli(Arguments, args=["--folder", "/detectors"]).port
 
 
 def test_systemd_finds_no_mistake_in_the_unit(tmp_path: Path) -> None:

@@ -175,7 +175,7 @@ class Actions:
     def create(self, name: str, model_name: str, model: FewShotDetector, normals: Normals) -> Version:
         """Fit and keep: version 1."""
         detector = model.fit(normals.values)
-        version = Version(1, time.time(), "fit", model_name, 1, normals.origins)
+        version = Version(1, time.time(), "fit", model_name, 1, normals.origins, "fit")
         self.store.create(
             name,
             version,
@@ -245,10 +245,21 @@ class Actions:
         source = self.store.version_folder(name, number)
 
         def make(version: Version) -> tuple[Version, Writer]:
-            new = replace(old, number=version.number + 1, made=time.time(), why=f"version {number} restored")
+            why = f"version {number} restored"
+            new = replace(old, number=version.number + 1, made=time.time(), why=why, kind="restore")
             return new, load_detector(source).save
 
         return self._store_change(name, make, "restore", {"restored": number})
+
+    def changes(self, name: str, limit: int) -> list[dict[str, Any]]:
+        """What was done, the newest first; what a killed process made but did not note is told by its folder."""
+        rows = self.history.changes(self.store.pointer(name).uid, limit)
+        noted = {row["version"] for row in rows}
+        oldest = min(noted) if len(rows) == limit else 0
+        missing = [number for number in self.store.numbers(name) if number > oldest and number not in noted]
+        for one in (self.store.version(name, number) for number in missing):
+            rows.append({"version": one.number, "at": one.made, "kind": one.kind, "why": one.why})
+        return sorted(rows, key=lambda row: -row["version"])[:limit]
 
     def feedback(self, name: str) -> dict[int, Was]:
         """What people said of scored things, as the current version has learned it."""
@@ -357,7 +368,7 @@ class Actions:
                 )
             number = version.number + 1
             support_of = version.support_of if same_support else number
-            return Version(number, time.time(), why, version.model, support_of, origins), changed.save
+            return Version(number, time.time(), why, version.model, support_of, origins, kind), changed.save
 
         return self._store_change(name, make, kind, detail)
 

@@ -21,6 +21,7 @@ from fewone.service.judging import Judged
 from fewone.service.metrics import Metrics
 from fewone.service.settings import ServiceSettings
 from fewone.service.store import DetectorStore
+from fewone.service.together import Together
 from fewone.service.tokens import Permission, TokenBook
 
 Result = TypeVar("Result")
@@ -45,6 +46,7 @@ class Service:
         self._scoring = ThreadPoolExecutor(1, thread_name_prefix="scores")
         self._working = ThreadPoolExecutor(4, thread_name_prefix="work")
         self._waiting = 0
+        self.together = Together(self.score, settings.limits.waiting)
 
     def close(self) -> None:
         """What was accepted is finished first."""
@@ -68,11 +70,6 @@ class Service:
             return await asyncio.get_running_loop().run_in_executor(self._scoring, call, *arguments)
         finally:
             self._waiting -= 1
-
-    @property
-    def idle(self) -> bool:
-        """Nobody waits for scores."""
-        return self._waiting == 0
 
     def announce(self, current: Current, judged: Judged, ids: list[int]) -> None:
         """Count what was stored, put alarms on their way."""

@@ -240,18 +240,7 @@ def _score_rows(uid: str, version: int, judged: Judged, at: float, scoring: Any)
         "source": judged.thing.source,
         "kind": judged.thing.kind,
     }
-    columns = zip(
-        judged.places.tolist(),
-        judged.windows.tolist(),
-        judged.worst.tolist(),
-        judged.scores.tolist(),
-        judged.decisions.tolist(),
-        judged.probabilities.tolist(),
-        judged.anomalous.tolist(),
-        strict=True,
-    )
-    names = ("place", "windows", "worst", "score", "decision", "probability", "anomalous")
-    return [{**common, "row": row, **dict(zip(names, entry, strict=True))} for row, entry in enumerate(columns)]
+    return [{**common, "row": row, **entry} for row, entry in enumerate(judged.rows())]
 
 
 def _unpack(data: bytes | None, kind: np.dtype[Any], shape: str | None = None) -> Any:

@@ -57,6 +57,20 @@ class Judged:
     def anomalous(self) -> NDArray[np.bool_]:
         return self.decisions < 0
 
+    def rows(self) -> list[dict[str, Any]]:
+        """One entry per decision, by the names that the database and the answers have for it."""
+        columns = {
+            "place": self.places,
+            "windows": self.windows,
+            "worst": self.worst,
+            "score": self.scores,
+            "decision": self.decisions,
+            "probability": self.probabilities,
+            "anomalous": self.anomalous,
+        }
+        entries = zip(*(column.tolist() for column in columns.values()), strict=True)
+        return [dict(zip(columns, entry, strict=True)) for entry in entries]
+
 
 def example_shape(detector: FewShotDetector) -> tuple[int, ...]:
     """Of one example, channels first: of the support where there is one, else of the model (0: any size)."""

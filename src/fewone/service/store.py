@@ -42,7 +42,7 @@ class SupportOrigin:
 class Version:
     """One state of a detector: when and why it was made, and the origin of each example of its support.
 
-    support_of: the version that brought this support; a new threshold keeps it.
+    support_of: the version that brought this support; a new threshold keeps it. kind: what was done, in one word.
     """
 
     number: int
@@ -51,6 +51,7 @@ class Version:
     model: str
     support_of: int
     origins: tuple[SupportOrigin, ...]
+    kind: str = "change"
 
 
 @dataclass(frozen=True)
@@ -117,10 +118,12 @@ class DetectorStore:
 
     def versions(self, name: str) -> list[Version]:
         """All of them, the newest first; what a killed process left beyond the pointer does not count."""
+        return [self.version(name, number) for number in self.numbers(name)]
+
+    def numbers(self, name: str) -> list[int]:
         current = self.pointer(name).version
-        home = self.folder / name / "versions"
-        numbers = sorted((int(path.name) for path in home.iterdir() if path.name.isdigit()), reverse=True)
-        return [self.version(name, number) for number in numbers if number <= current]
+        found = (int(path.name) for path in (self.folder / name / "versions").iterdir() if path.name.isdigit())
+        return sorted((number for number in found if number <= current), reverse=True)
 
     def create(
         self, name: str, version: Version, write: Writer, record: Callable[[Pointer], AbstractContextManager[None]]
@@ -195,7 +198,7 @@ class DetectorStore:
                 return
             aside = self.folder / f".part-{uuid.uuid4().hex}"
             pointer = Pointer(uuid.uuid4().hex, 1)
-            version = Version(1, time(), "taken over from a folder of fewone fit", "", 1, ())
+            version = Version(1, time(), "taken over from a folder of fewone fit", "", 1, (), "taken over")
             self._write_version(aside / "versions", version, lambda part: _copy_into(plain, part), None)
             atomic_write(aside / POINTER, json.dumps(to_plain(pointer)).encode())
             old = self.folder / f".old-{plain.name}"

@@ -193,11 +193,7 @@ async def preview_threshold(
 async def list_changes(request: Request, name: str) -> list[dict[str, Any]]:
     """What was done to the detector, the newest first."""
     service = service_of(request)
-
-    def read() -> list[dict[str, Any]]:
-        return service.history.changes(service.actions.store.pointer(name).uid, 500)
-
-    return await service.work(read)
+    return await service.work(service.actions.changes, name, 500)
 
 
 @router.get(

@@ -37,7 +37,7 @@ DATA = {
 ScoreId = Annotated[int, PathParameter(ge=0, le=2**62)]
 LARGEST_EXPLAINED = 16
 LARGEST_QUICK = 2048
-"""Numbers that are scored sooner than handed over to another thread and back."""
+"""Numbers of a request that is scored together with others that wait."""
 LARGEST_DRAWN = 20_000
 
 
@@ -51,8 +51,11 @@ async def score(request: Request, name: str) -> Response:
     """Decisions on examples, recordings or files. Stored before they are told; below 0 is anomalous."""
     service = service_of(request)
     options, submission = await read_submission(request, service, ScoreOptions)
+    maps: list[Any] = []
     if _is_quick(service, name, submission, options):
-        current, judged, maps = _judge(service, name, submission, options)
+        current = service.actions.current(name)
+        (thing,) = as_things(current, submission, options.source)
+        judged = [await service.together.judge(current, thing)]
     else:
         current, judged, maps = await service.score(_judge, service, name, submission, options)
     ids = await store_and_announce(service, current, judged)
@@ -147,9 +150,9 @@ async def announce_all(service: Service, current: Current, judged: list[Judged],
     service.hub.notify()
 
 
-def as_things(service: Service, name: str, submission: Submission, source: str) -> list[Thing]:
+def as_things(current: Current, submission: Submission, source: str) -> list[Thing]:
     label = clean_label(source) if source else ""
-    shape = example_shape(service.actions.current(name).detector)
+    shape = example_shape(current.detector)
     if submission.examples is not None:
         return [as_examples(label or "json", submission.examples, shape)]
     if not submission.series:
@@ -164,20 +167,8 @@ def as_examples(source: str, values: Array, shape: tuple[int, ...]) -> Thing:
 
 def tell_judged(judged: Judged, ids: list[int], steps: bool, current: Current) -> list[dict[str, Any]]:
     """The results of one thing as JSON has them."""
-    columns = zip(
-        ids,
-        judged.places.tolist(),
-        judged.windows.tolist(),
-        judged.worst.tolist(),
-        judged.scores.tolist(),
-        judged.decisions.tolist(),
-        judged.probabilities.tolist(),
-        judged.anomalous.tolist(),
-        strict=True,
-    )
-    names = ("id", "place", "windows", "worst", "score", "decision", "probability", "anomalous")
     common = {"source": judged.thing.source, "kind": judged.thing.kind}
-    found = [{**common, **dict(zip(names, entry, strict=True))} for entry in columns]
+    found = [{**common, "id": number, **entry} for number, entry in zip(ids, judged.rows(), strict=True)]
     if judged.starts is not None and judged.window_scores is not None:
         found[0]["window_starts"] = judged.starts.tolist()
         found[0]["window_decisions"] = (judged.window_scores - current.detector.offset_).tolist()
@@ -187,15 +178,15 @@ def tell_judged(judged: Judged, ids: list[int], steps: bool, current: Current) -
 
 
 def _is_quick(service: Service, name: str, submission: Submission, options: ScoreOptions) -> bool:
-    """A window or a few, nobody waits, and the detector is in memory."""
+    """A window or a few, and the detector is in memory."""
     few = submission.examples is not None and submission.examples.size <= LARGEST_QUICK and not options.explain
-    return few and service.idle and service.actions.is_loaded(name)
+    return few and service.actions.is_loaded(name)
 
 
 def _judge(
     service: Service, name: str, submission: Submission, options: ScoreOptions
 ) -> tuple[Current, list[Judged], list[Any]]:
-    things = as_things(service, name, submission, options.source)
+    things = as_things(service.actions.current(name), submission, options.source)
     current, judged = service.actions.judge(name, things, options.stride)
     if not options.explain:
         return current, judged, []

@@ -1,0 +1,87 @@
+"""Windows that wait at the same time are scored at once, and each hears of its own scores alone."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.service.conftest import make_series
+
+from fewone.detector.loading import load_detector
+from fewone.errors import InputError
+from fewone.service.actions import Current
+from fewone.service.errors import ServiceError
+from fewone.service.judging import Judged, Thing, judge
+from fewone.service.store import Pointer
+from fewone.service.together import Together
+
+
+class Mean:
+    """A detector whose score is the mean; what holds 9 is refused."""
+
+    offset_ = 0.5
+
+    def __init__(self) -> None:
+        self.batches: list[int] = []
+
+    def score_samples(self, values: np.ndarray) -> np.ndarray:
+        self.batches.append(len(values))
+        if (values == 9).any():
+            raise InputError("9 is refused")
+        return values.mean(axis=(1, 2))
+
+
+async def in_a_thread(call: Any, *arguments: Any) -> Any:
+    return await asyncio.to_thread(call, *arguments)
+
+
+def ask(detector: Any, things: list[Thing], capacity: int = 100) -> list[Judged | BaseException]:
+    async def run() -> list[Judged | BaseException]:
+        together = Together(in_a_thread, capacity)
+        current = Current("press", Pointer("uid", 1), detector)
+        return await asyncio.gather(*(together.judge(current, thing) for thing in things), return_exceptions=True)
+
+    return asyncio.run(run())
+
+
+def constant(value: float, count: int = 1) -> Thing:
+    return Thing(f"source {value}", "example", np.full((count, 1, 4), value, np.float32))
+
+
+def test_those_that_wait_are_scored_in_one_batch_and_each_gets_its_own() -> None:
+    detector = Mean()
+    found = ask(detector, [constant(1), constant(2, 3), constant(3)])
+    assert detector.batches == [5]
+    for one, value, count in zip(found, (1, 2, 3), (1, 3, 1), strict=True):
+        assert isinstance(one, Judged) and one.thing.source == f"source {value}"
+        assert one.scores.tolist() == [value] * count and one.decisions.tolist() == [value - 0.5] * count
+        assert one.places.tolist() == list(range(count))
+
+
+def test_a_mistake_of_one_is_not_told_to_the_others() -> None:
+    first, wrong, last = ask(Mean(), [constant(1), constant(9), constant(2)])
+    assert isinstance(first, Judged) and isinstance(last, Judged) and last.scores.tolist() == [2]
+    assert isinstance(wrong, InputError)
+
+
+def test_windows_of_another_shape_are_a_batch_of_their_own() -> None:
+    detector = Mean()
+    other = Thing("other", "example", np.zeros((1, 2, 4), np.float32))
+    ask(detector, [constant(1), other, constant(2)])
+    assert sorted(detector.batches) == [1, 2]
+
+
+def test_too_many_that_wait_are_sent_away() -> None:
+    found = ask(Mean(), [constant(1), constant(2), constant(3)], capacity=2)
+    assert [isinstance(one, Judged) for one in found] == [True, True, False]
+    assert isinstance(found[2], ServiceError) and found[2].status == 503
+
+
+def test_the_scores_are_those_of_each_window_alone() -> None:
+    detector = load_detector("series").fit(make_series(10).astype(np.float32))
+    things = [Thing("json", "example", window[None, None].astype(np.float32)) for window in make_series(4, seed=3)]
+    for one, thing in zip(ask(detector, things), things, strict=True):
+        assert isinstance(one, Judged)
+        assert one.scores == pytest.approx(judge(detector, thing).scores, abs=1e-4)
