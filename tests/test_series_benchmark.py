@@ -1,0 +1,53 @@
+"""benchmarks/series.py: a method that joins later is judged on the same datasets and leaves the other rows alone."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from fewone.datasets.ucr import SeriesDataset
+
+
+@pytest.fixture(scope="module")
+def series() -> Iterator[ModuleType]:
+    """The program, imported as it is run."""
+    folder = str(Path(__file__).parents[1] / "benchmarks")
+    sys.path.insert(0, folder)
+    try:
+        import series as program
+
+        yield program
+    finally:
+        sys.path.remove(folder)
+
+
+def make_dataset(name: str) -> SeriesDataset:
+    random = np.random.default_rng(0)
+    classes = np.repeat([0, 1], 14)
+    values = random.normal(size=(28, 32)) + 3.0 * classes[:, None] * np.sin(np.arange(32))
+    return SeriesDataset(name, values.astype(np.float32), classes)
+
+
+def test_a_later_method_replaces_its_own_rows_of_that_size_and_no_other(series: ModuleType) -> None:
+    judged = [one for _, one in series.run_classical(make_dataset("Wafer"), ["OC-SVM"], (5,))]
+    assert {one.form for one in judged} == {"classes", "faults"}
+    other = {"split_seed": 0, "method": "LOF", "form": "classes", "k": 5, "threshold": "own", "datasets": {}}
+    stale, larger = {**other, "method": "OC-SVM"}, {**other, "method": "OC-SVM", "k": 10}
+    rows = series.add_method([other, stale, larger], "OC-SVM", judged, [{"Wafer"}, set(), {"Wafer"}])
+    assert rows[:2] == [other, larger]
+    assert {row["split_seed"] for row in rows[2:]} == {0, 2}
+    assert all(list(row["datasets"]) == ["Wafer"] and row["k"] == 5 for row in rows[2:])
+
+
+def test_a_split_tests_the_datasets_of_its_seed(series: ModuleType) -> None:
+    datasets = [make_dataset(name) for name in ("Wafer", "Trace", "Plane", "Car", "Fish", "Rock")]
+    tested = series.find_tested(datasets)
+    assert len(tested) == len(series.SEEDS)
+    for seed, names in zip(series.SEEDS, tested, strict=True):
+        parts = series.split_families([one.name for one in datasets], seed)
+        assert names == {name for name in parts if parts[name] == "test"}
