@@ -23,9 +23,12 @@ from fewone.episodes import TaskSplits
 from fewone.errors import FewoneError
 from fewone.experiments import Experiment, default_experiment, read_experiment
 from fewone.experiments.build import load_splits
-from fewone.experiments.defaults import FOLDER_SERIES_LEARNER
+from fewone.experiments.defaults import FOLDER_SERIES_LEARNER, find_first_file
 from fewone.experiments.train import train
 from fewone.experiments.trunks import find_training
+from fewone.networks.efficientnet_lite import is_installed
+from fewone.networks.frozen import FROZEN
+from fewone.picture_files import PICTURES
 from fewone.training import Progress as Training
 from fewone.training import Validation, compare_versions, find_best, read_history
 from fewone.training.process import own_process
@@ -68,8 +71,8 @@ def main(arguments: list[str]) -> int:
         return launch(["train", *arguments], chosen.workers, chosen.port)
     for line in say_choices(arguments, experiment) if not is_worker() else ():
         console.print(line, highlight=False, soft_wrap=True)
-    splits = load_splits(experiment, chosen.data_dir)
     own_process(experiment.training.threads)
+    splits = load_splits(experiment, chosen.data_dir)
     with (
         connect(describe_work(experiment, splits)) as exchange,
         Display(console, experiment) as display,
@@ -135,9 +138,21 @@ def say_choices(arguments: Sequence[str], experiment: Experiment) -> Iterator[st
         yield said
     if _find(arguments, "learner") is None and arguments[:1] and arguments[0].startswith("-"):
         kind = "your series" if experiment.learner == FOLDER_SERIES_LEARNER else f"{family}"
+        kind = "your pictures" if family == "folder" and _holds_picture_files(place) else kind
         yield f"learner {experiment.learner}: chosen for {kind}; another one: --learner NAME"
+    if experiment.network.architecture == FROZEN:
+        yield f"network {FROZEN}: frozen, every picture of any size is seen once and a head is trained on its features"
+        if family == "folder":
+            yield "it pays for families of classes; for defects of a product the zoo's pictures needs no training"
+    elif family == "folder" and _holds_picture_files(place) and not is_installed():
+        yield "without the extra pictures a small network is trained on pictures of one size; see docs/pictures.md"
     if experiment.training.minutes is not None:
         yield f"at most {experiment.training.minutes:g} minutes of CPU (a cap: fewer where the iterations end earlier)"
+
+
+def _holds_picture_files(place: str) -> bool:
+    first = find_first_file(place)
+    return first is not None and first.suffix.lower() in PICTURES
 
 
 def note_learned_by_heart(history: Sequence[Validation], tasks: int) -> str | None:
