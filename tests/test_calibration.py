@@ -277,3 +277,11 @@ def test_mistakes_are_told() -> None:
         CalibrationMap((CalibrationPoint(1, 1.0, 0.0, 0.0, 0.0),)).threshold(1, math.inf)
     with pytest.raises(FewoneError, match="no knot"):
         CalibrationMap(()).at(1)
+
+
+def test_a_logit_far_above_all_normals_has_a_rate_that_can_be_asked_for() -> None:
+    tight = NormalQuantiles(1, tuple(1e-6 * number for number in range(7)))
+    calibration = CalibrationMap((CalibrationPoint(5, 1.0, 0.0, 0.0, 0.0, (tight,)),))
+    rate = calibration.find_rate(5, 50.0)
+    assert 0 < rate < 1e-300
+    assert calibration.peak_threshold(5, rate, 10) >= 0.0

@@ -14,7 +14,7 @@ from fewone.checkpoints import load_learner
 from fewone.cli import main
 from fewone.cli.train import Display, note_learned_by_heart, parse, say_choices
 from fewone.episodes import TaskSplits
-from fewone.experiments import default_experiment, run
+from fewone.experiments import build, default_experiment
 from fewone.experiments.defaults import choose_learner
 from fewone.training import Progress, Validation
 
@@ -35,7 +35,7 @@ validation_episodes = 2
 @pytest.fixture
 def small(tmp_path: Path, tiny_splits: TaskSplits, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An experiment file; its data are the tiny series."""
-    monkeypatch.setattr(run, "load", lambda *arguments: tiny_splits)
+    monkeypatch.setattr(build, "load", lambda *arguments: tiny_splits)
     path = tmp_path / "small.toml"
     path.write_text('dataset = "sts-sine"\nlearner = "oc-maml"\nk = 2\n' + SMALL)
     return path

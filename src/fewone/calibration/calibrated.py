@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -115,10 +116,11 @@ class CalibrationMap:
         return max(wide, steep, 1e-3)
 
     def find_rate(self, k: int, logit: float) -> float:
-        """The share of single normals above a logit; at most a half."""
+        """The share of single normals above a logit; at most a half, and never 0."""
         quantiles = self._find_tails(k)[0].quantiles
         if logit >= quantiles[-1]:
-            return (1 - LEVELS[-1]) * math.exp((quantiles[-1] - logit) / self.tail_scale(k))
+            share = (1 - LEVELS[-1]) * math.exp((quantiles[-1] - logit) / self.tail_scale(k))
+            return max(share, sys.float_info.min)
         after = bisect_left(quantiles, logit)
         if after == 0:
             return 0.5

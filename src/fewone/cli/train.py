@@ -23,10 +23,13 @@ from fewone.episodes import TaskSplits
 from fewone.errors import FewoneError
 from fewone.experiments import Experiment, default_experiment, read_experiment
 from fewone.experiments.build import find_start, load_splits
-from fewone.experiments.defaults import FOLDER_SERIES_LEARNER
+from fewone.experiments.defaults import FOLDER_SERIES_LEARNER, find_first_file
 from fewone.experiments.train import train
 from fewone.experiments.trunks import find_training
 from fewone.learners import EvidenceSettings
+from fewone.networks.efficientnet_lite import is_installed
+from fewone.networks.frozen import FROZEN
+from fewone.picture_files import PICTURES
 from fewone.training import Progress as Training
 from fewone.training import Validation, compare_versions, find_best, read_history
 from fewone.training.process import own_process
@@ -70,8 +73,8 @@ def main(arguments: list[str]) -> int:
     for line in say_choices(arguments, experiment) if not is_worker() else ():
         console.print(line, highlight=False, soft_wrap=True)
     find_start(experiment)  # a name that does not exist is told before any file is read
-    splits = load_splits(experiment, chosen.data_dir)
     own_process(experiment.training.threads)
+    splits = load_splits(experiment, chosen.data_dir)
     with (
         connect(describe_work(experiment, splits)) as exchange,
         Display(console, experiment) as display,
@@ -135,22 +138,35 @@ def _spell_out(word: str) -> str:
     return f"--data.{name[2:]}{equals}{value}" if name in ("--window", "--stride", "--group") else word
 
 
+def _name_kind(experiment: Experiment, family: str, place: str) -> str:
+    """What a learner that nobody named was chosen for."""
+    if getattr(experiment.learning, "start", ""):
+        return "the start"
+    if family == "folder" and _holds_picture_files(place):
+        return "your pictures"
+    return "your series" if experiment.learner == FOLDER_SERIES_LEARNER else family
+
+
 def say_choices(arguments: Sequence[str], experiment: Experiment) -> Iterator[str]:
     """What was chosen because nothing was said: the learner, and how the files of a folder are read."""
     family, place = split_name(experiment.dataset)
     if family == "folder" and (said := describe_reading(Path(place))):
         yield said
     if _find(arguments, "learner") is None and arguments[:1] and arguments[0].startswith("-"):
-        kind = (
-            "the start"
-            if getattr(experiment.learning, "start", "")
-            else "your series"
-            if experiment.learner == FOLDER_SERIES_LEARNER
-            else f"{family}"
-        )
-        yield f"learner {experiment.learner}: chosen for {kind}; another one: --learner NAME"
+        yield f"learner {experiment.learner}: chosen for {_name_kind(experiment, family, place)}; another one: --learner NAME"
+    if experiment.network.architecture == FROZEN:
+        yield f"network {FROZEN}: frozen, every picture of any size is seen once and a head is trained on its features"
+        if family == "folder":
+            yield "it pays for families of classes; for defects of a product the zoo's pictures needs no training"
+    elif family == "folder" and _holds_picture_files(place) and not is_installed():
+        yield "without the extra pictures a small network is trained on pictures of one size; see docs/pictures.md"
     if experiment.training.minutes is not None:
         yield f"at most {experiment.training.minutes:g} minutes of CPU (a cap: fewer where the iterations end earlier)"
+
+
+def _holds_picture_files(place: str) -> bool:
+    first = find_first_file(place)
+    return first is not None and first.suffix.lower() in PICTURES
 
 
 def note_learned_by_heart(history: Sequence[Validation], tasks: int) -> str | None:

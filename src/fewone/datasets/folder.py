@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,7 @@ from fewone.datasets.sources import LoadOptions, Request
 from fewone.documents import DocumentError, from_plain
 from fewone.episodes import EvaluationPlan, InputScaling, RowPool, Store, Task, TaskSplits
 from fewone.errors import FewoneError
+from fewone.picture_files import PICTURES, FullScale, decode, shrink, to_bytes
 from fewone.reading import ReadOptions, is_recording, read_with
 
 LABELS = ("normal", "anomalous")
@@ -55,6 +56,8 @@ def read_folder(path: Path, options: LoadOptions | None = None) -> FolderTasks:
     names = _list_tasks(path)
     reading = read_reading(path)
     found = [_read_task(path, name, options, reading) for name in names]
+    if options.any_size:
+        found = [_see_alike(members) for members in found]
     examples = [example for task in found for example in task]
     _check_shapes(examples, options)
     for name, members in zip(names, found, strict=True):
@@ -64,13 +67,39 @@ def read_folder(path: Path, options: LoadOptions | None = None) -> FolderTasks:
     image, whole = store.values.dim() == 4, store.values.dtype == torch.uint8
     return FolderTasks(
         _build_tasks(names, examples, store),
-        shape=tuple(examples[0].values.shape),
-        preparation=InputScaling(1 / 255 if whole else 1.0) if image else InputScaling(standardize=True),
+        shape=(0, 0, 0) if options.any_size else tuple(examples[0].values.shape),
+        preparation=_choose_preparation(image, whole, options),
         recordings={
             name: frozenset(example.recording for example in members)
             for name, members in zip(names, found, strict=True)
         },
     )
+
+
+def _choose_preparation(image: bool, whole: bool, options: LoadOptions) -> InputScaling:
+    if options.any_size:
+        return InputScaling()
+    return InputScaling(1 / 255 if whole else 1.0) if image else InputScaling(standardize=True)
+
+
+def _see_alike(members: list[Example]) -> list[Example]:
+    """The pictures of one task as a detector sees them: (3, SIDE, SIDE), 255 white by the full scale of the normals."""
+    for example in members:
+        if example.values.ndim != 3:
+            raise FewoneError(f"{example.origin}: is a series, and the network is for pictures; choose another network")
+    seen = [_shrink(example) for example in members]
+    normals = [planes for planes, example in zip(seen, members, strict=True) if example.label == "normal"]
+    if not normals or all(planes.dtype == np.uint8 for planes in seen):
+        return [replace(example, values=planes) for example, planes in zip(members, seen, strict=True)]
+    scale = FullScale.of(np.stack([planes for planes in normals if planes.dtype == normals[0].dtype]))
+    return [replace(one, values=to_bytes(planes, scale)) for one, planes in zip(members, seen, strict=True)]
+
+
+def _shrink(example: Example) -> Array:
+    channels = len(example.values)
+    if channels not in (1, 3):
+        raise FewoneError(f"{example.origin}: has {channels} channels; pictures are grey (1) or colour (3)")
+    return shrink(np.moveaxis(example.values, 0, -1))
 
 
 def read_reading(path: Path) -> ReadOptions:
@@ -194,6 +223,13 @@ def _read_example(file: Path, task: str, label: str, options: LoadOptions, readi
     rule, _, argument = (options.group or "file").partition(":")
     if (rule, bool(argument)) not in (("file", False), ("prefix", True), ("column", True)):
         raise FewoneError(f"group {options.group!r} is not known; say 'file', 'prefix:SEPARATOR' or 'column:NAME'")
+    if options.any_size and file.suffix.lower() in PICTURES:
+        decoded = decode(file)
+        if decoded.planes is None:
+            raise FewoneError(str(decoded.fault))
+        recording = str(file) if rule != "prefix" else file.stem.split(argument)[0]
+        yield Example(decoded.planes, task, label, str(file), recording)
+        return
     for piece in read_file(file, argument if rule == "column" else None, reading):
         recording = str(file) if rule == "file" else piece.group or file.stem.split(argument)[0]
         for window in _cut(piece.values, str(file), options):
@@ -225,6 +261,8 @@ def _check_shapes(examples: Sequence[Example], options: LoadOptions) -> None:
             continue
         same = example.values.ndim == first.values.ndim == 2 and len(example.values) == len(first.values)
         remedy = "cut all to one length with --window" if same and options.window is None else "make them alike"
+        if example.values.ndim == first.values.ndim == 3:
+            remedy += ", or train on the features of a frozen network, which takes every size (extra pictures)"
         raise FewoneError(
             f"{example.origin}: has {_describe(example.values)}, {first.origin} has {_describe(first.values)}; {remedy}"
         )

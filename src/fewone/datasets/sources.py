@@ -26,6 +26,7 @@ class LoadOptions:
 
     seed: of generated series and of the split of a user's folder. window, stride: how long series are cut.
     group: the column or file-name prefix that says which examples belong to one recording.
+    any_size: pictures of a user's folder come as a detector for pictures of every size sees them, (3, SIDE, SIDE).
     """
 
     cache_dir: Path = field(default_factory=default_cache_dir)
@@ -33,6 +34,7 @@ class LoadOptions:
     window: int | None = None
     stride: int | None = None
     group: str | None = None
+    any_size: bool = False
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,11 @@ class Adapted(nn.Module):
         logits: Tensor = self.scorer(self.prepare(values).unsqueeze(0)).squeeze(0)
         return logits
 
+    @property
+    def locates(self) -> bool:
+        """Whether the scorer itself knows where."""
+        return isinstance(self.scorer.scorer if isinstance(self.scorer, CalibratedScorer) else self.scorer, Locating)
+
     def locate(self, values: Tensor) -> Tensor:
         """values (n, *shape) of a scorer that knows where -> maps (n, *space), the higher, the stranger the place."""
         scorer = self.scorer.scorer if isinstance(self.scorer, CalibratedScorer) else self.scorer

@@ -592,6 +592,8 @@ class FewShotDetector(Estimator):
 
     def _locate(self, values: Tensor) -> Tensor:
         """Pictures (n, 3, side, side) -> maps (n, side, side), one at a time."""
+        if not self.adapted_.locates:
+            return explain(self.guarded_, values.to(self.support_.values.dtype), self.support_.normals).mean(1)
         with torch.inference_mode():
             maps = [self.adapted_.locate(one.to(self.support_.values.dtype)) for one in torch.split(values, 1)]
         return torch.cat(maps) if maps else values[:, 0]

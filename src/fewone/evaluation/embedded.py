@@ -5,7 +5,7 @@ An evaluation draws the same images again and again, for every task, adaptation 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
@@ -13,9 +13,11 @@ import torch
 from torch import Tensor
 
 from fewone.calibration import Adapting
-from fewone.episodes import InputScaling, Pool, RowPool, Store, Task
+from fewone.episodes import InputScaling, Pool, RowPool, Store, Task, TaskSplits
 
 BATCH = 256
+BLOCK = 32
+"""So many pictures at a time are handed to a fixed function."""
 
 
 @runtime_checkable
@@ -87,6 +89,36 @@ def embed_once(learner: Adapting, tasks: Sequence[Task], preparation: InputScali
         replace(task, normal=_move(task.normal, embedded), anomalous=_move(task.anomalous, embedded)) for task in tasks
     )
     return EmbeddedOnce(learner.after_embedding(), moved, InputScaling())
+
+
+def embed_splits(splits: TaskSplits, embed: Callable[[Tensor], Tensor]) -> TaskSplits:
+    """The same splits with what a fixed function gives, (n, *shape) as stored -> (n, D), in the place of each example.
+
+    Every example of a task is looked at once, however often it is drawn.
+    """
+    sharing: dict[int, list[Task]] = {}
+    for task in (*splits.train, *splits.validation, *splits.test):
+        sharing.setdefault(id(task.normal.store), []).append(task)
+    stores: dict[int, Store] = {}
+    for key, tasks in sharing.items():
+        store, rows = tasks[0].normal.store, _find_rows(tasks)
+        with torch.no_grad():
+            found = torch.cat([embed(store.values[part]) for part in torch.split(rows, BLOCK)])
+        values = torch.zeros(len(store.values), *found.shape[1:], dtype=found.dtype)
+        values[rows] = found
+        stores[key] = replace(store, values=values)
+
+    def move(tasks: Sequence[Task]) -> tuple[Task, ...]:
+        return tuple(
+            replace(
+                task,
+                normal=_move(task.normal, stores[id(task.normal.store)]),
+                anomalous=_move(task.anomalous, stores[id(task.normal.store)]),
+            )
+            for task in tasks
+        )
+
+    return replace(splits, train=move(splits.train), validation=move(splits.validation), test=move(splits.test))
 
 
 def count_examples(tasks: Sequence[Task]) -> int:

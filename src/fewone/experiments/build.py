@@ -7,13 +7,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import torch
+from torch import Tensor
+
+from fewone.algorithms import find_algorithm
 from fewone.augmentation import build_augmentation
 from fewone.checkpoints import ModelSpec
 from fewone.datasets import load
-from fewone.episodes import TaskSplits, generator_for
+from fewone.episodes import InputScaling, TaskSplits, generator_for
 from fewone.errors import FewoneError, FewoneWarning
+from fewone.evaluation.embedded import embed_splits
 from fewone.experiment import Experiment
 from fewone.learners import EvidenceSettings, LearnerSettings, MetaLearner
+from fewone.networks.frozen import FROZEN, see_pictures
+from fewone.picture_files import SIDE, FullScale, shrink, to_bytes
 from fewone.sampling import ClassSampler, EpisodeSampler, describe_rounding
 from fewone.training import Batches, Transform, Validator
 from fewone.training.course import Course
@@ -21,8 +29,38 @@ from fewone.training.starts import Start, fill_in, load_start
 
 
 def load_splits(experiment: Experiment, data_dirs: Sequence[Path] | None = None) -> TaskSplits:
-    """The experiment's data; no folders given: those of FEWONE_DATA."""
-    return load(experiment.dataset, data_dirs or None, experiment.data.options())
+    """The experiment's data; no folders given: those of FEWONE_DATA.
+
+    For a frozen network: what it sees of every picture, once and for all. The model takes pictures of every size.
+    """
+    options = experiment.data.options()
+    if experiment.network.architecture != FROZEN:
+        return load(experiment.dataset, data_dirs or None, options)
+    if experiment.training.augmentation:
+        raise FewoneError(f"the pictures are seen once by {FROZEN}: leave training.augmentation empty")
+    if find_algorithm(experiment.algorithm).series_only or isinstance(experiment.learning, EvidenceSettings):
+        raise FewoneError(
+            f"{experiment.learner} reads no network: choose plda, protonet or another learner on {FROZEN}"
+        )
+    return see_once(load(experiment.dataset, data_dirs or None, replace(options, any_size=True)))
+
+
+def see_once(splits: TaskSplits) -> TaskSplits:
+    """Tasks of pictures -> the same tasks of the frozen network's features; the fingerprint is that of the pictures."""
+    stored = splits.train[0].normal.store.values
+    if stored.dim() != 4 or stored.shape[1] not in (1, 3):
+        raise FewoneError(f"{splits.name}: holds no pictures, grey or colour, and {FROZEN} sees nothing else")
+    seen = embed_splits(splits, _see)
+    return replace(seen, shape=(0, 0, 0), preparation=InputScaling())
+
+
+def _see(stored: Tensor) -> Tensor:
+    """(n, channels, height, width) as stored -> features, at the size and in the unit of a detector."""
+    if stored.shape[1:] == (3, SIDE, SIDE):
+        return see_pictures(stored.float())
+    planes = [shrink(np.moveaxis(one, 0, -1)) for one in stored.numpy()]
+    scale = FullScale.of(stored.numpy())
+    return see_pictures(torch.from_numpy(np.stack([to_bytes(one, scale) for one in planes])))
 
 
 def find_start(experiment: Experiment) -> Start | None:

@@ -14,8 +14,10 @@ from fewone.datasets.example_files import read_archive
 from fewone.errors import FewoneError
 from fewone.experiment import DataSettings, Experiment, TrainingSettings
 from fewone.experiments.check import check_names
-from fewone.experiments.own_recipes import find_own_recipe
+from fewone.experiments.own_recipes import PICTURE_FOLDER, find_own_recipe
 from fewone.networks import NetworkSettings
+from fewone.networks.efficientnet_lite import is_installed
+from fewone.picture_files import PICTURES
 from fewone.reading import is_recording
 
 DEFAULT_LEARNER = "plda"
@@ -37,12 +39,28 @@ def choose_learner(dataset: str) -> str:
         return DEFAULT_LEARNER
     if family != "folder":
         return DEFAULT_LEARNER
-    files = (file for file in sorted(Path(place).glob("*/normal/*")) if not file.name.startswith("."))
-    first = next(files, None)
+    first = find_first_file(place)
     if first is None:
         archive = next(iter(sorted(Path(place).glob("*.npz"))), None)
         return DEFAULT_LEARNER if archive is None or _holds_pictures(archive) else FOLDER_SERIES_LEARNER
     return FOLDER_SERIES_LEARNER if is_recording(first) else DEFAULT_LEARNER
+
+
+def find_first_file(place: str) -> Path | None:
+    """The first example of a folder of tasks."""
+    files = (file for file in sorted(Path(place).glob("*/normal/*")) if not file.name.startswith("."))
+    return next(files, None)
+
+
+def find_kind(dataset: str) -> str:
+    """Which of the own learners' recipes a dataset calls for: its name, or that of a folder of pictures.
+
+    Where the frozen network is not installed, pictures are those of one size that a small network is trained on.
+    """
+    family, place = split_name(dataset)
+    first = find_first_file(place) if family == "folder" else None
+    pictures = first is not None and first.suffix.lower() in PICTURES and is_installed()
+    return PICTURE_FOLDER if pictures else family
 
 
 def _holds_pictures(archive: Path) -> bool:
@@ -65,7 +83,7 @@ def default_experiment(
     check_names(dataset, learner, algorithm)
     entry, data = find_algorithm(algorithm), DATASETS[split_name(dataset)[0]]
     if entry.own:
-        own = find_own_recipe(algorithm, split_name(dataset)[0])
+        own = find_own_recipe(algorithm, find_kind(dataset))
         return Experiment(dataset, learner, k, seed, 1.0, 1.0, DataSettings(), own.network, own.learning, own.training)
     recipe = data.recipe.for_algorithm(algorithm)
     norm = "running" if entry.running_norm and recipe.norm == "support" else recipe.norm

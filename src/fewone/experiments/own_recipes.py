@@ -16,6 +16,7 @@ from fewone.errors import FewoneError
 from fewone.experiment import TrainingSettings
 from fewone.learners import ContrastSettings, EvidenceSettings, LearnerSettings, PldaSettings
 from fewone.networks import NetworkSettings
+from fewone.networks.frozen import FROZEN
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,12 @@ _SPECTROGRAM = NetworkSettings(
 _SMALL_SPECTROGRAM = replace(_SPECTROGRAM, filters=(32, 64), pooling="flatten", window=32, hop=8, bands=16)
 _SERIES = NetworkSettings(filters=(32, 64, 64), kernel=5, norm="running", pooling="mean-max")
 
+_FROZEN = NetworkSettings(architecture=FROZEN, norm="running")
+_HEAD = replace(_TRAINING, iterations=300, validate_every=50)
+
+PICTURE_FOLDER = "folder of pictures"
+"""The kind of data of a user's folder that holds picture files."""
+
 RECIPES: dict[tuple[str, str], OwnRecipe] = {
     ("plda", "cifar-fs"): OwnRecipe(_WIDE, replace(_CLASSES, flip_views=True), _PHOTOS),
     ("plda", "fc100"): OwnRecipe(_WIDE, replace(_CLASSES, flip_views=True), replace(_PHOTOS, iterations=1600)),
@@ -77,6 +84,8 @@ RECIPES: dict[tuple[str, str], OwnRecipe] = {
     # Images without a recipe of their own, and whatever a user brings: no front end, nothing that depends on the size.
     ("plda", "images"): OwnRecipe(_SERIES, PldaSettings(dimensions=64), _TRAINING),
     ("plda", "folder"): OwnRecipe(_SERIES, PldaSettings(dimensions=64), _TRAINING),
+    # Pictures of every size through a frozen network: a head is all that is trained.
+    ("plda", PICTURE_FOLDER): OwnRecipe(_FROZEN, PldaSettings(), _HEAD),
     ("plda", "cnc"): OwnRecipe(replace(_SPECTROGRAM, pooling="flatten"), PldaSettings(dimensions=64), _FEW_TASKS),
     ("contrast", "series"): OwnRecipe(_SERIES, ContrastSettings(dimensions=32, residual=False), _TRAINING),
     ("contrast", "folder"): OwnRecipe(_SERIES, ContrastSettings(dimensions=32, residual=False), _TRAINING),
@@ -95,7 +104,8 @@ def find_own_recipe(algorithm: str, dataset: str) -> OwnRecipe:
     """The recipe for a dataset; for one without a recipe of its own name, that of its kind of data."""
     if dataset == "sts-context-hard":
         dataset = "sts-context"
-    for kind in (dataset, DATASETS[dataset].kind):
+    kinds = (dataset, "folder") if dataset == PICTURE_FOLDER else (dataset, DATASETS[dataset].kind)
+    for kind in kinds:
         if (algorithm, kind) in RECIPES:
             return RECIPES[(algorithm, kind)]
     raise FewoneError(

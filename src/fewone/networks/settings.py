@@ -14,6 +14,7 @@ from fewone.errors import FewoneError
 from fewone.networks.conv import ConvEmbedding
 from fewone.networks.embedding import Embedding, Statistics
 from fewone.networks.front_ends import LogSpectrogram
+from fewone.networks.frozen import FROZEN, FrozenPictures
 from fewone.networks.norms import RunningNorm
 from fewone.networks.random_convolution import RandomConvolution
 from fewone.networks.resnet12 import ResNet12
@@ -31,7 +32,8 @@ class NetworkSettings:
     front_end: a fixed transform of series before the network; window, hop (samples) and bands: the log-spectrogram's.
     kernels: how many of random-convolution.
     drop_rate, drop_block: resnet12, in training: the share of each block's output that is dropped, in squares of this
-    side. resnet12 takes four filters (64, 160, 320, 640 in the literature) and the norm; kernel and places are fixed.
+    side. efficientnet-lite0 is frozen and takes pictures of every size; it reads the norm alone, "running" or "none".
+    resnet12 takes four filters (64, 160, 320, 640 in the literature) and the norm; kernel and places are fixed.
     """
 
     architecture: str = "conv"
@@ -105,11 +107,16 @@ def _build_random_convolution(settings: NetworkSettings, shape: tuple[int, ...])
     return RandomConvolution(shape, settings.kernels)
 
 
+def _build_frozen(settings: NetworkSettings, shape: tuple[int, ...]) -> Embedding:
+    return FrozenPictures(settings.norm)
+
+
 NETWORKS: dict[str, Callable[[NetworkSettings, tuple[int, ...]], Embedding]] = {
     "conv": _build_conv,
     "resnet12": _build_resnet12,
     "identity": _build_identity,
     "random-convolution": _build_random_convolution,
+    FROZEN: _build_frozen,
 }
 
 
