@@ -170,8 +170,7 @@ def tabulate(constants: dict[str, Any]) -> list[Table]:
         f"{one['one']:.1f}",
         f"{one['two']:.1f}",
         f"{one['one'] / one['two']:.2f}",
-        f"{one['one_cpu']:.1f}",
-        f"{one['two_cpu']:.1f}",
+        *(f"{one[key]:.1f}" if key in one else "" for key in ("one_cpu", "two_cpu")),
         f"{one['bytes']:,}",
     )
     return [training, exchange, scoring]
