@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 RECORD_AFTER = 100
-"""A recording takes about as long as so many examples gain by it (0.05 to 0.5 s): who asks less often has none."""
+"""A recording takes about as long as so many examples gain by it: who asks less often has none."""
 
 LARGEST = 1 << 14
 """Examples of more values cost more than what lies between the operations."""
