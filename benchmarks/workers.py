@@ -2,20 +2,21 @@
 
 One worker and two, one thread each, take turns in one run on the same batches cut into the same shards (the bits are
 the same, see tests/workers). Times are by the clock, of each the smallest of the rounds. The exchange alone is measured
-with more ranks than cores by processor time. Scoring: windows of the zoo's `series` by `fewone.archive.share_out`.
+with more ranks than cores by processor time. Scoring: windows of the zoo's `series` in a hundred files, by the command
+`fewone score` from its start to its end, with the processor time of all its processes.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,7 +27,7 @@ import numpy as np
 import torch
 from rich.table import Table
 
-from fewone.archive import PackedDetector, share_out
+from fewone.archive import PackedDetector
 from fewone.detector.loading import load
 from fewone.training.process import own_process
 from fewone.training.shards import accumulate_in_shards
@@ -38,6 +39,8 @@ SHARDS = 4
 CLOCKED_SECONDS = 5.0
 EXCHANGED = 30
 RANKS = (2, 4, 8)
+PARTS = ("training", "exchange", "scoring")
+FILES = 100
 CONSTANTS = Path(__file__).with_name("workers.json")
 
 
@@ -106,15 +109,7 @@ def _time_rounds(
             return min(clocks), min(processors)
 
 
-def score_block(packed: PackedDetector, seed: int, size: int = 1000) -> int:
-    """A job of the scoring table: windows that the worker makes, as if it had read them."""
-    detector = packed.open()
-    values = np.random.default_rng(seed).normal(size=(size, 128)).astype(np.float32)
-    return int((detector.predict(values) < 0).sum())
-
-
-def tabulate_training(names: list[str], rounds: int) -> tuple[Table, dict[str, Any]]:
-    table = Table("workload", "1 worker s", "2 workers s", "x", "MB per worker", "start s", title="Meta-iterations")
+def measure_training(names: list[str], rounds: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in names:
         one, two = [], []
@@ -123,46 +118,68 @@ def tabulate_training(names: list[str], rounds: int) -> tuple[Table, dict[str, A
             two.append(max(start_workers(2, name), key=lambda measured: measured.clock))
         alone, shared = (min(measured.clock for measured in many) for many in (one, two))
         memory, start = max(m.megabytes for m in two), min(m.start for m in two)
-        table.add_row(name, f"{alone:.3f}", f"{shared:.3f}", f"{alone / shared:.2f}", f"{memory:.0f}", f"{start:.1f}")
         found[name] = {"one": alone, "two": shared, "megabytes": memory, "start": start}
-    return table, found
+    return found
 
 
-def tabulate_exchange(sizes: list[int]) -> tuple[Table, dict[str, Any]]:
-    table = Table("numbers", *(f"{ranks} ranks, CPU ms each" for ranks in RANKS), title="Exchange alone")
-    found: dict[str, Any] = {}
-    for size in sizes:
-        costs = [max(one.processor for one in start_workers(ranks, str(size))) for ranks in RANKS]
-        table.add_row(f"{size:,}", *(f"{1000 * cost:.1f}" for cost in costs))
-        found[str(size)] = dict(zip(map(str, RANKS), costs, strict=True))
-    return table, found
+def measure_exchange(sizes: list[int]) -> dict[str, Any]:
+    return {
+        str(size): {str(ranks): max(one.processor for one in start_workers(ranks, str(size))) for ranks in RANKS}
+        for size in sizes
+    }
 
 
-def tabulate_scoring(windows: int) -> tuple[Table, dict[str, Any]]:
-    table = Table("windows", "1 worker s", "2 workers s", "x", "bytes shipped", title="Scoring")
-    with TemporaryDirectory() as folder:
-        load("series").fit(np.random.default_rng(0).normal(size=(10, 128))).save(folder)
-        packed = PackedDetector.of(folder)
-    seconds = []
-    for workers in (1, 2):
-        torch.set_num_threads(1)
-        begun = time.perf_counter()
-        scored = sum(1 for _ in share_out(partial(score_block, packed), range(windows // 1000), workers))
-        seconds.append(time.perf_counter() - begun)
-        assert scored == windows // 1000
-    table.add_row(
-        f"{windows:,}",
-        f"{seconds[0]:.1f}",
-        f"{seconds[1]:.1f}",
-        f"{seconds[0] / seconds[1]:.2f}",
-        f"{len(packed.content):,}",
+def measure_scoring(windows: int) -> dict[str, Any]:
+    """The command on files of single precision, two workers first; both must decide alike."""
+    found: dict[str, Any] = {"windows": windows}
+    with TemporaryDirectory() as place:
+        folder, random = Path(place), np.random.default_rng(0)
+        load("series").fit(random.normal(size=(10, 128))).save(folder / "detector")
+        found["bytes"] = len(PackedDetector.of(folder / "detector").content)
+        (folder / "new").mkdir()
+        for number in range(FILES):
+            values = random.standard_normal(windows // FILES * 128, np.float32)
+            np.save(folder / "new" / f"{number:03d}.npy", values)
+        for key, workers in (("two", "2"), ("one", "1")):
+            words = ["score", "detector", "new", "--workers", workers, "--out", f"{key}.csv"]
+            clock, processor = time.perf_counter(), _children_seconds()
+            subprocess.run([sys.executable, "-m", "fewone", *words], cwd=folder, stdout=subprocess.DEVNULL)
+            found[key], found[f"{key}_cpu"] = time.perf_counter() - clock, _children_seconds() - processor
+        assert (folder / "one.csv").read_bytes() == (folder / "two.csv").read_bytes()
+    return found
+
+
+def _children_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def tabulate(constants: dict[str, Any]) -> list[Table]:
+    """All that was measured, now or in an earlier run of its part."""
+    training = Table("workload", "1 worker s", "2 workers s", "x", "MB per worker", "start s", title="Meta-iterations")
+    for name, one in constants["training"].items():
+        numbers = (f"{one['one']:.3f}", f"{one['two']:.3f}", f"{one['one'] / one['two']:.2f}")
+        training.add_row(name, *numbers, f"{one['megabytes']:.0f}", f"{one['start']:.1f}")
+    exchange = Table("numbers", *(f"{ranks} ranks, CPU ms each" for ranks in RANKS), title="Exchange alone")
+    for size, costs in constants["exchange"].items():
+        exchange.add_row(f"{int(size):,}", *(f"{1000 * costs[str(ranks)]:.1f}" for ranks in RANKS))
+    headings = ("windows", "1 worker s", "2 workers s", "x", "1 worker CPU s", "2 workers CPU s", "bytes shipped")
+    scoring, one = Table(*headings, title="Scoring"), constants["scoring"]
+    scoring.add_row(
+        f"{one['windows']:,}",
+        f"{one['one']:.1f}",
+        f"{one['two']:.1f}",
+        f"{one['one'] / one['two']:.2f}",
+        *(f"{one[key]:.1f}" if key in one else "" for key in ("one_cpu", "two_cpu")),
+        f"{one['bytes']:,}",
     )
-    return table, {"windows": windows, "one": seconds[0], "two": seconds[1], "bytes": len(packed.content)}
+    return [training, exchange, scoring]
 
 
 def main() -> None:
     parser = make_parser(__doc__)
     parser.set_defaults(rounds=2)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="the others stay as measured")
     parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
     parser.add_argument("--windows", type=int, default=1_000_000)
     parser.add_argument("--worker", help="a workload's name, or how many numbers to exchange")
@@ -171,11 +188,15 @@ def main() -> None:
     if options.worker is not None:
         run_worker(options.worker, options.begun)
         return
-    training, trained = tabulate_training(options.workloads, options.rounds)
-    exchange, exchanged = tabulate_exchange([30_000, 120_000, 1_000_000])
-    scoring, scored = tabulate_scoring(options.windows)
-    CONSTANTS.write_text(json.dumps({"training": trained, "exchange": exchanged, "scoring": scored}, indent=1) + "\n")
-    present([training, exchange, scoring], options.markdown, "More processes", "workers.py", __doc__)
+    constants = json.loads(CONSTANTS.read_text())
+    if "training" in options.parts:
+        constants["training"] |= measure_training(options.workloads, options.rounds)
+    if "exchange" in options.parts:
+        constants["exchange"] = measure_exchange([30_000, 120_000, 1_000_000])
+    if "scoring" in options.parts:
+        constants["scoring"] = measure_scoring(options.windows)
+    CONSTANTS.write_text(json.dumps(constants, indent=1) + "\n")
+    present(tabulate(constants), options.markdown, "More processes", "workers.py", __doc__)
 
 
 if __name__ == "__main__":

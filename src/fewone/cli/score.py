@@ -79,8 +79,10 @@ def main(arguments: list[str]) -> int:
     chosen = parse_options(Arguments, arguments, "fewone score")
     open_once.cache_clear()
     check_plot(chosen.detector, chosen.plot)
-    open_once(chosen.detector)
     files = list_files(chosen.new)
+    if chosen.workers <= 1 or len(files) == 1:
+        # Where there are workers they open it, at once: this process does without torch, whose import they would await.
+        open_once(chosen.detector)
     judged = list(_judge_all(chosen, files))
     verdicts = [verdict for one in judged for verdict in one.verdicts]
     left = [one for found in judged for one in found.not_judged]
@@ -134,8 +136,8 @@ def _judge_all(chosen: Arguments, files: Sequence[Path]) -> Iterator[Judged]:
             task = bar.add_task("scoring", total=1.0)
             yield judge_path(chosen.detector, cut, files[0], lambda share: bar.update(task, completed=share))
         return
-    detector, shape = open_once(chosen.detector)
-    if takes_any_picture(shape) and chosen.workers == 1 and len(files) > AHEAD:
+    if chosen.workers == 1 and len(files) > AHEAD and takes_any_picture(open_once(chosen.detector)[1]):
+        detector, _ = open_once(chosen.detector)
         found: Iterator[Judged] = (_judge_picture(detector, picture) for picture in stream_pictures(files))
     else:
         from fewone.archive import share_out  # only on need: processes and their tools take time to import

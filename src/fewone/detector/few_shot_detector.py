@@ -35,6 +35,7 @@ from fewone.detector.estimator import Estimator, check_is_fitted
 from fewone.detector.explanation import explain
 from fewone.detector.fault_report import STRENGTHS, FaultReport, Judge, report_faults
 from fewone.detector.files import SavedDetector, write_detector
+from fewone.detector.one_example import OneExample
 from fewone.detector.pictures import Seen, enlarge_maps, look_at, takes_any_picture
 from fewone.detector.reasons import Why, find_reasons
 from fewone.detector.recording_limits import Limits, RecordingVerdict
@@ -456,6 +457,7 @@ class FewShotDetector(Estimator):
         self.offset_ = -find_threshold(self.false_alarm_rate, self.calibration, self.support_size_, self._leave_one_out)
         envelope = Envelope(support.normals.unsqueeze(0), choose_share(self.false_alarm_rate))
         self.guarded_ = Guarded(self.adapted_, envelope, [self._anchor()], self._guard_unit()).eval()
+        self.one_example_ = OneExample(self.guarded_, support.normals)
         self.recording_scorer_ = RecordingScorer(self._find_limits(-self.offset_, self.false_alarm_rate)).eval()
         return self
 
@@ -510,8 +512,11 @@ class FewShotDetector(Estimator):
 
     def _logits(self, values: Tensor) -> Scores:
         """values (n, *shape) -> (n,), block by block."""
-        at_once = max(1, BLOCK_VALUES // max(1, values[:1].numel()))
         dtype = self.support_.values.dtype
+        if len(values) == 1:
+            with torch.inference_mode():
+                return np.array([self.one_example_(values.to(dtype)).item()])
+        at_once = max(1, BLOCK_VALUES // max(1, values[:1].numel()))
         logits = np.empty(len(values))
         with torch.inference_mode():
             for first in range(0, len(values), at_once):

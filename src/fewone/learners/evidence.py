@@ -141,7 +141,8 @@ class Evidence(MetaLearner):
         self.crowding = nn.Parameter(torch.full((count,), 0.1 / GAIN))
         self.log_weight = nn.Parameter(torch.full((count,), math.log(1.0 / count) / GAIN))
         self.log_peak = nn.Parameter(torch.tensor(-1.0 / GAIN))
-        self.threshold = nn.Parameter(torch.tensor([2.0, 0.0]) / GAIN)
+        # Divided before it is a tensor: where weights are only given their shapes, a division loads torch's compiler.
+        self.threshold = nn.Parameter(torch.tensor([2.0 / GAIN, 0.0]))
         self._start: dict[str, Tensor] = {}
         self._pull = 0.0
 
