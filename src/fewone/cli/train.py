@@ -153,7 +153,8 @@ def say_choices(arguments: Sequence[str], experiment: Experiment) -> Iterator[st
     if family == "folder" and (said := describe_reading(Path(place))):
         yield said
     if _find(arguments, "learner") is None and arguments[:1] and arguments[0].startswith("-"):
-        yield f"learner {experiment.learner}: chosen for {_name_kind(experiment, family, place)}; another one: --learner NAME"
+        kind = _name_kind(experiment, family, place)
+        yield f"learner {experiment.learner}: chosen for {kind}; another one: --learner NAME"
     if experiment.network.architecture == FROZEN:
         yield f"network {FROZEN}: frozen, every picture of any size is seen once and a head is trained on its features"
         if family == "folder":
