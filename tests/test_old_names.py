@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fewone.checkpoints import load_learner
+from fewone.checkpoints import load_calibration, load_learner
 from fewone.cli import main
 from fewone.experiment import Experiment
 from fewone.experiments import default_experiment
@@ -59,6 +59,16 @@ def test_a_model_folder_and_a_card_with_the_old_name_are_read() -> None:
     learner, spec = load_learner(folder)
     assert isinstance(learner, SupportDistance) and spec.algorithm == "support-distance"
     assert (model := find_model("periodic")) is not None and model.card.learner == "support-distance"
+
+
+def test_a_calibration_with_the_old_keys_is_read() -> None:
+    folder = HOME / "periodic"
+    (first, *_) = json.loads((folder / "calibration.json").read_text())["content"]["knots"]
+    calibration = load_calibration(folder)
+    assert calibration is not None
+    found = calibration.points[0]
+    assert (found.support_weight, found.reference) == (first["follow"], first["typical"])
+    assert found.mean_quantiles[0].quantiles == tuple(first["tails"][0]["quantiles"])
 
 
 def test_the_command_takes_the_old_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,7 +33,7 @@ from fewone.experiment import Experiment
 from fewone.files import atomic_write as atomic_write
 from fewone.learners import LearnerSettings, MetaLearner
 from fewone.networks import NetworkSettings
-from fewone.old_names import CLASSES, rename_learner
+from fewone.old_names import CLASSES, rename_calibration, rename_learner
 
 FORMAT = 1
 MODEL, CALIBRATION = "model", "calibration"
@@ -229,7 +229,7 @@ def load_calibration(folder: Path) -> CalibrationMap | None:
         return None
     _, document = read_checkpoint(folder, CALIBRATION)
     try:
-        return from_plain(CalibrationMap, document)
+        return from_plain(CalibrationMap, rename_calibration(document))
     except DocumentError as fault:
         raise FewoneError(f"{place}: {fault}; the file is not one that this version of fewone wrote") from fault
 

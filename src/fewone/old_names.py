@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 LEARNERS = {"contrast": "support-distance"}
 """`contrast` was no contrastive learning: it scores distances to the support's normals."""
 
 CLASSES = {"Contrast": "SupportDistance"}
 """The same for the classes that a folder of `fewone.meta_train` names."""
+
+CALIBRATION = {
+    "knots": "points",
+    "follow": "support_weight",
+    "typical": "reference",
+    "tails": "mean_quantiles",
+    "peaks": "largest_quantiles",
+}
+"""Keys of `calibration.json`."""
+
+
+def rename_calibration(plain: Any) -> Any:
+    """A calibration as its file has it, with today's keys.
+
+    >>> rename_calibration({"knots": [{"k": 5, "follow": 0.5}]})
+    {'points': [{'k': 5, 'support_weight': 0.5}]}
+    """
+    if isinstance(plain, dict):
+        return {CALIBRATION.get(key, key): rename_calibration(value) for key, value in plain.items()}
+    return [rename_calibration(value) for value in plain] if isinstance(plain, list) else plain
 
 
 def rename_learner(learner: str) -> str:

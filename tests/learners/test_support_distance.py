@@ -14,7 +14,7 @@ from fewone.episodes import ClassBatch, Episodes, Examples
 from fewone.errors import FewoneError
 from fewone.learners import LEARNERS, SupportDistanceSettings
 from fewone.learners.support_distance import (
-    GAIN,
+    PARAMETER_SCALE,
     PooledDeviation,
     Support,
     SupportDistance,
@@ -96,7 +96,7 @@ def test_the_logit_is_the_weighed_difference_to_the_supports_own_evidence(
             unit = learner.fixed_deviation() * math.sqrt(16)
             kinds = [
                 direct[0, 0],
-                nearest(embedding, places[None], everyone, (GAIN * learner.log_sharpness).exp())[0, 0]
+                nearest(embedding, places[None], everyone, (PARAMETER_SCALE * learner.log_sharpness).exp())[0, 0]
                 if len(places)
                 else None,
                 nearest(fixed[:, :1] / unit, fixed[:, 1:] / unit, everyone, None)[0, 0],
@@ -106,11 +106,11 @@ def test_the_logit_is_the_weighed_difference_to_the_supports_own_evidence(
         rest = [[1, 2], [0, 2], [0, 1]]
         places = torch.stack([judged(inputs[0, i], inputs[0, rest[i]], inputs[0, :0])[1] for i in range(3)])
         own = torch.stack([judged(inputs[0, i], inputs[0, rest[i]], places[rest[i]])[0] for i in range(3)]).mean(0)
-        strength = (GAIN * learner.log_strength).exp()
-        own = (3 * own + strength * GAIN * learner.prior) / (3 + strength)
-        weight = torch.nn.functional.softplus(GAIN * (learner.weight[0] + learner.weight[1] / 3))
+        strength = (PARAMETER_SCALE * learner.log_strength).exp()
+        own = (3 * own + strength * PARAMETER_SCALE * learner.prior) / (3 + strength)
+        weight = torch.nn.functional.softplus(PARAMETER_SCALE * (learner.weight[0] + learner.weight[1] / 3))
         strange = judged(query[0, 0], inputs[0], places)[0]
-        expected = ((strange - own) * weight).sum() + GAIN * (learner.bias[0] + learner.bias[1] / 3)
+        expected = ((strange - own) * weight).sum() + PARAMETER_SCALE * (learner.bias[0] + learner.bias[1] / 3)
     torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-8)
 
 

@@ -16,7 +16,7 @@ from fewone.networks import Classifier
 
 Module = TypeVar("Module", bound=nn.Module)
 
-GAIN = 10.0
+PARAMETER_SCALE = 10.0
 """Adam moves every number by about the rate per step; those of a head beyond weights, such as thresholds and scales,
 have further to go, so they are learned in tenths."""
 

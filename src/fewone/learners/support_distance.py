@@ -26,7 +26,7 @@ from fewone.documents import Count
 from fewone.episodes import NORMAL, ClassBatch, Episodes, Examples
 from fewone.errors import FewoneError
 from fewone.learners.algorithm import DataFacts, LearnerSettings
-from fewone.learners.meta_learner import GAIN, MetaLearner, Scorer, query_loss, snapshot
+from fewone.learners.meta_learner import PARAMETER_SCALE, MetaLearner, Scorer, query_loss, snapshot
 from fewone.networks import NetworkSettings, RunningNorm, as_embedding, build_embedding
 from fewone.networks.front_ends import LogSpectrogram
 from fewone.networks.random_convolution import RandomConvolution
@@ -275,7 +275,7 @@ class SupportDistance(MetaLearner):
         self, direct: Tensor, embedding: Tensor, fixed: Tensor | None, to: Neighbours, allowed: Tensor
     ) -> Tensor:
         """(T, n, kinds) of examples against the neighbours that are allowed, (T, n or 1, K)."""
-        kinds = [direct, nearest(embedding, to.embedding, allowed, (GAIN * self.log_sharpness).exp())]
+        kinds = [direct, nearest(embedding, to.embedding, allowed, (PARAMETER_SCALE * self.log_sharpness).exp())]
         if fixed is not None and to.fixed is not None and self.fixed_deviation is not None:
             unit = self.fixed_deviation() * self.fixed_deviation.variance.numel() ** 0.5
             kinds.append(nearest(fixed / unit, to.fixed / unit, allowed, None))
@@ -353,9 +353,10 @@ class SupportDistanceScorer(Scorer):
         mean = torch.where(counted > 0, found, torch.zeros_like(found)).sum(1, keepdim=True) / self.count.unsqueeze(-1)
         # A single normal has no others: the prior alone speaks.
         number = torch.where(self.count > 1.0, self.count, torch.zeros_like(self.count)).unsqueeze(-1)
-        strength = (GAIN * self.learner.log_strength).exp()
+        strength = (PARAMETER_SCALE * self.learner.log_strength).exp()
         return (
-            torch.where(number > 0, number * mean, torch.zeros_like(mean)) + strength * GAIN * self.learner.prior
+            torch.where(number > 0, number * mean, torch.zeros_like(mean))
+            + strength * PARAMETER_SCALE * self.learner.prior
         ) / (number + strength)
 
     def _neighbours(self) -> Neighbours:
@@ -370,8 +371,8 @@ class SupportDistanceScorer(Scorer):
         """Queries in both spaces (T, n, ...) -> logits (T, n)."""
         found = self.learner.evidence(direct, embedding, fixed, self._neighbours(), self.normal.unsqueeze(1))
         rarity = 1.0 / self.count.unsqueeze(-1)
-        weight = F.softplus(GAIN * (self.learner.weight[0] + self.learner.weight[1] * rarity))
-        bias = GAIN * (self.learner.bias[0] + self.learner.bias[1] * rarity.squeeze(-1))
+        weight = F.softplus(PARAMETER_SCALE * (self.learner.weight[0] + self.learner.weight[1] * rarity))
+        bias = PARAMETER_SCALE * (self.learner.bias[0] + self.learner.bias[1] * rarity.squeeze(-1))
         return ((found - self.own) * weight).sum(-1) + bias
 
 
