@@ -205,7 +205,7 @@ def test_groups_have_tighter_tails_and_recordings_stay_together() -> None:
     assert spreads[1] < 0.75
 
 
-def test_knots_are_interpolated_over_log_k() -> None:
+def test_points_are_interpolated_over_log_k() -> None:
     tail = (NormalQuantiles(1, (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0)),)
     other = (NormalQuantiles(1, (2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0)),)
     low, high = CalibrationPoint(1, 1.0, 0.0, 0.0, 0.0, tail), CalibrationPoint(4, 3.0, 2.0, 1.0, -1.0, other)

@@ -168,7 +168,7 @@ def _plan(task: Task, k: int, adaptation_sets: int, queries: int) -> EvaluationP
 
 PENALTIES = (0.02, 0.1, 0.02)
 """Weights c_j of the penalty sum_j c_j log(1 + a_j^2), in nats beside the loss summed over units, on the parameters a:
-log-slope, threshold (in deviations of the scores) and logit of the support weight, as departures from where they start."""
+log-slope, threshold (in deviations of the scores) and logit of the support weight, each minus its start."""
 
 TOLERANCE = 0.5
 """A unit whose loss is this high counts half as much as one without loss: an odd task bends the map, no more."""
