@@ -26,7 +26,7 @@ from fewone.evaluation.protocol import score_twice
 from fewone.experiments import Experiment, default_experiment
 from fewone.experiments.build import make_sampler
 from fewone.experiments.evaluate import THRESHOLDS
-from fewone.experiments.train import train, train_without_parts
+from fewone.experiments.train import train, train_calibration_folds
 from fewone.old_names import rename_learner
 from fewone.results import Level, Threshold, UnitScores
 from pages import write_page
@@ -48,7 +48,7 @@ def hold_out(experiment: Experiment, splits: TaskSplits, folder: Path) -> list[H
     learner = train(experiment, splits, folder)
     whole = HeldOut(learner, splits.validation)
     if learner.is_trained:
-        return [whole, *train_without_parts(experiment, splits, folder)]
+        return [whole, *train_calibration_folds(experiment, splits, folder)]
     # A classical method takes no more than scales from the training tasks: they are as good as left out.
     units = list(dict.fromkeys(task.unit for task in splits.train))
     parts = [set(units[number::PARTS]) for number in range(PARTS)]
@@ -79,7 +79,7 @@ def tabulate(results: Path) -> Iterator[Table]:
     rows = [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines()]
     for k in SIZES:
         for level in ("example", "run"):
-            table = Table(title=f"K={k}, each {'stretch' if level == 'example' else 'run'}")
+            table = Table(title=f"K={k}, each {'segment' if level == 'example' else 'run'}")
             for head in ("dataset", "learner", "operations", "seeds", "accuracy", "F1", "false alarms", "AUROC"):
                 table.add_column(head)
             groups: dict[tuple[str, str], list[dict[str, Any]]] = {}

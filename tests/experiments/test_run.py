@@ -162,4 +162,4 @@ def test_a_batch_of_all_classes_shrinks_where_some_are_left_out(tiny_splits: Tas
         training=replace(given.training, leave_out=2, classes=len(splits.train), class_examples=3, smallest_k=None),
     )
     train(experiment, splits, tmp_path / "run")
-    assert (tmp_path / "run" / "without-1" / "model.json").exists()
+    assert (tmp_path / "run" / "fold-1" / "model.json").exists()

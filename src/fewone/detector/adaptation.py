@@ -94,7 +94,7 @@ def adapt_to(learner: Adapting, preparation: InputScaling, support: Support) -> 
 
 
 class AdaptedTogether(Adapted):
-    """The same for S aligned stretches, each a task of its own: one module with the learner's weights once.
+    """The same for S aligned segments, each a task of its own: one module with the learner's weights once.
 
     Moments shaped (S, 1, channels, 1, ...).
     """
@@ -107,7 +107,7 @@ class AdaptedTogether(Adapted):
 
 @torch.no_grad()
 def adapt_together(learner: Adapting, preparation: InputScaling, normals: Tensor) -> AdaptedTogether:
-    """The learner adapted to the normals of S stretches, (S, K, *shape)."""
+    """The learner adapted to the normals of S segments, (S, K, *shape)."""
     inputs, moments = preparation(normals), None
     if preparation.standardize:
         moments = Moments.of(inputs, space=inputs.dim() - 3)

@@ -29,7 +29,7 @@ SIZES = (1, 2, 5, 10, 20)
 class Accuracy:
     """Balanced accuracy and AUROC on test tasks at K normals, in percent, at the model's default threshold.
 
-    level: each example, or each run of a machine by the mean over its stretches. tasks: how many independent ones the
+    level: each example, or each run of a machine by the mean over its segments. tasks: how many independent ones the
     mean and its 95 % interval are over; no interval where there is one.
     """
 
