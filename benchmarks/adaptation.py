@@ -32,7 +32,12 @@ from pages import make_parser, present
 NORMALS, QUERIES, TASKS, SETS, IMAGES = 10, 600, 20, 20, 600
 AT_ONCE = 128
 SHAPES = {"cifar-fs": (3, 32, 32), "omniglot": (1, 28, 28), "sts-smooth": (1, 128), "cnc/A": (3, 2048)}
-OWN = {"cifar-fs": ("plda",), "omniglot": ("plda",), "sts-smooth": ("contrast",), "cnc/A": ("plda", "contrast")}
+OWN = {
+    "cifar-fs": ("plda",),
+    "omniglot": ("plda",),
+    "sts-smooth": ("support-distance",),
+    "cnc/A": ("plda", "support-distance"),
+}
 # Images are embedded once for a whole protocol, windows of a series are standardised by each support anew.
 PROTOCOLS = ("cifar-fs",)
 Key = TypeVar("Key", bound=Hashable)

@@ -87,7 +87,7 @@ def collect() -> dict[str, FewShotDetector]:
             fingerprint="",
         )
         found[name] = FewShotDetector(build_learner(card).eval(), card=card)
-    return found | {"zoo's periodic (contrast 32-64-64)": load_detector("periodic")}
+    return found | {"zoo's periodic (support-distance 32-64-64)": load_detector("periodic")}
 
 
 def compare_rivals(detectors: dict[str, FewShotDetector], normals: np.ndarray, new: np.ndarray, rounds: int) -> Table:

@@ -1,6 +1,6 @@
 """The own learners on tasks that a training left out: which one for which data, without a look at test tasks.
 
-python benchmarks/left_out.py cnc/A cnc/B --learners plda contrast --seeds 0 1 --page docs/benchmarks/left_out.md
+python benchmarks/left_out.py cnc/A cnc/B --learners plda support-distance --seeds 0 1 --page PAGE
 
 A recipe that calibrates by leaving training tasks out (training.leave_out) trains once without each part of them. Each
 of these learners is judged on the tasks that it never saw, the whole one on the validation tasks; a threshold is fitted
@@ -26,7 +26,8 @@ from fewone.evaluation.protocol import score_twice
 from fewone.experiments import Experiment, default_experiment
 from fewone.experiments.build import make_sampler
 from fewone.experiments.evaluate import THRESHOLDS
-from fewone.experiments.train import train, train_without_parts
+from fewone.experiments.train import train, train_calibration_folds
+from fewone.old_names import rename_learner
 from fewone.results import Level, Threshold, UnitScores
 from pages import write_page
 
@@ -47,7 +48,7 @@ def hold_out(experiment: Experiment, splits: TaskSplits, folder: Path) -> list[H
     learner = train(experiment, splits, folder)
     whole = HeldOut(learner, splits.validation)
     if learner.is_trained:
-        return [whole, *train_without_parts(experiment, splits, folder)]
+        return [whole, *train_calibration_folds(experiment, splits, folder)]
     # A classical method takes no more than scales from the training tasks: they are as good as left out.
     units = list(dict.fromkeys(task.unit for task in splits.train))
     parts = [set(units[number::PARTS]) for number in range(PARTS)]
@@ -78,13 +79,13 @@ def tabulate(results: Path) -> Iterator[Table]:
     rows = [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines()]
     for k in SIZES:
         for level in ("example", "run"):
-            table = Table(title=f"K={k}, each {'stretch' if level == 'example' else 'run'}")
+            table = Table(title=f"K={k}, each {'segment' if level == 'example' else 'run'}")
             for head in ("dataset", "learner", "operations", "seeds", "accuracy", "F1", "false alarms", "AUROC"):
                 table.add_column(head)
             groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
             for row in rows:
                 if (row["k"], row["level"], row["threshold"]) == (k, level, "calibrated"):
-                    groups.setdefault((row["dataset"], row["learner"]), []).append(row)
+                    groups.setdefault((row["dataset"], rename_learner(row["learner"])), []).append(row)
             for (dataset, learner), group in sorted(groups.items()):
                 cells = [_mean(group, name) for name in ("accuracy", "f1", "false_alarms", "auroc")]
                 table.add_row(dataset, learner, str(len(group[0]["units"])), str(len(group)), *cells)
@@ -100,7 +101,7 @@ def _mean(rows: Sequence[dict[str, Any]], name: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("datasets", nargs="*")
-    parser.add_argument("--learners", nargs="+", default=["plda", "contrast"])
+    parser.add_argument("--learners", nargs="+", default=["plda", "support-distance"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--results", type=Path, default=Path("results/validation/left_out.jsonl"))
     parser.add_argument("--runs", type=Path, default=Path("runs"))

@@ -187,8 +187,8 @@ def _score_all(
     """Method, name of its threshold, scores (n,) above 0 where it calls a picture anomalous."""
     k = len(support)
     ours = _score_ours(learner, distances, support, pool)
-    knot = calibration.at(k)
-    logits = knot.slope * (ours - knot.threshold)
+    point = calibration.at(k)
+    logits = point.slope * (ours - point.threshold)
     yield OURS, "its own", logits
     for rate in RATES:
         yield OURS, f"{rate:.0%} asked", logits - calibration.threshold(k, rate)

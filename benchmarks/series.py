@@ -155,9 +155,9 @@ def run_classical(dataset: SeriesDataset, methods: Iterable[str], sizes: Sequenc
 @torch.no_grad()
 def judge_learned(learned: Learned, projection: torch.Tensor, episode: Episode, seen: Sequence[str]) -> Judged:
     """At the calibrated threshold and at asked false-alarm rates."""
-    knot = learned.calibration.at(episode.size)
+    point = learned.calibration.at(episode.size)
     logits = learned.learner.judge(show(select(episode, seen, EVIDENCE), EVIDENCE, projection).observed)[0]
-    scores = (knot.slope * (logits.double() - knot.threshold)).numpy()
+    scores = (point.slope * (logits.double() - point.threshold)).numpy()
     asked = {f"rate {rate:g}": scores - learned.calibration.threshold(episode.size, rate) for rate in RATES}
     return to_judged(episode, {"calibrated": scores, **asked})
 

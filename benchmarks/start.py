@@ -164,12 +164,12 @@ def judge(
     learner: Evidence, calibration: CalibrationMap, tests: Sequence[Episode], kinds: Sequence[str]
 ) -> list[float]:
     """AUROC, balanced accuracy and false alarms, mean over the new tasks."""
-    knot = calibration.at(SIZE)
+    point = calibration.at(SIZE)
     values = []
     for one in tests:
         seen = show(one, kinds, matrix_of(learner)) if "learned" in kinds else select(one, EVIDENCE, kinds)
         logits = learner.judge(seen.observed)[0].double()
-        values.append(measure((knot.slope * (logits - knot.threshold)).numpy(), one.labels.double().numpy()))
+        values.append(measure((point.slope * (logits - point.threshold)).numpy(), one.labels.double().numpy()))
     return [round(float(np.mean(column)), 4) for column in zip(*values, strict=True)]
 
 

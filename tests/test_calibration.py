@@ -87,17 +87,17 @@ def test_any_unit_of_scores_becomes_log_odds(scale: float, shift: float) -> None
 
 def test_the_map_is_monotone() -> None:
     found = calibrate([HeldOut(ValueLearner(-1.0), gaussian_tasks(4))], SAMPLER, sizes=(2,))
-    assert found.knots[0].slope > 0, "even where the learner is worse than chance its order is kept"
+    assert found.points[0].slope > 0, "even where the learner is worse than chance its order is kept"
 
 
 def test_the_threshold_follows_the_supports_own_scores() -> None:
     """Where tasks wander, leave-one-out scores tell by how much; with one example there is nothing to follow."""
     learner = ValueLearner()
     found = calibrate([HeldOut(learner, gaussian_tasks(20, wander=4.0))], SAMPLER, sizes=(1, 5, 20))
-    assert found.knots[0].follow == 0.0
-    assert found.knots[2].follow > 0.8
+    assert found.points[0].support_weight == 0.0
+    assert found.points[2].support_weight > 0.8
     steady = calibrate([HeldOut(learner, gaussian_tasks(20, wander=0.0))], SAMPLER, sizes=(5,))
-    assert abs(steady.knots[0].follow) < 0.25
+    assert abs(steady.points[0].support_weight) < 0.25
     errors = {}
     for k in (1, 20):
         wrong = []
@@ -115,7 +115,7 @@ def test_the_threshold_follows_even_where_anomalies_are_so_far_off_that_the_loss
     """For false alarms it matters where the normals of each task are: rates then differ less from task to task."""
     learner, sampler = ValueLearner(), EpisodeSampler(support_size=20, query_size=2)
     found = calibrate([HeldOut(learner, gaussian_tasks(20, gap=30.0, wander=1.0))], sampler, sizes=(20,))
-    assert 0.7 < found.knots[0].follow < 0.97
+    assert 0.7 < found.points[0].support_weight < 0.97
     rates = []
     for task in gaussian_tasks(60, gap=30.0, wander=1.0, size=200, seed=4):
         values = task.normal.store.values
@@ -127,16 +127,16 @@ def test_the_threshold_follows_even_where_anomalies_are_so_far_off_that_the_loss
 def test_one_odd_task_among_many_hardly_moves_the_map() -> None:
     tasks = gaussian_tasks(9)
     odd = make_task("odd", torch.randn(80, generator=torch.Generator().manual_seed(1)) + 30, torch.full((80,), -20.0))
-    clean = calibrate([HeldOut(ValueLearner(), tasks)], SAMPLER, sizes=(5,)).knots[0]
-    spoiled = calibrate([HeldOut(ValueLearner(), (*tasks, odd))], SAMPLER, sizes=(5,)).knots[0]
+    clean = calibrate([HeldOut(ValueLearner(), tasks)], SAMPLER, sizes=(5,)).points[0]
+    spoiled = calibrate([HeldOut(ValueLearner(), (*tasks, odd))], SAMPLER, sizes=(5,)).points[0]
     assert abs(spoiled.threshold - clean.threshold) < 0.35
     assert spoiled.slope > 0.4 * clean.slope
 
 
 def test_a_single_task_moves_the_threshold_only_part_of_the_way() -> None:
     shifted = ValueLearner(shift=-1.5 + 2.0)
-    one = calibrate([HeldOut(shifted, gaussian_tasks(1))], SAMPLER, sizes=(5,)).knots[0].threshold
-    many = calibrate([HeldOut(shifted, gaussian_tasks(30))], SAMPLER, sizes=(5,)).knots[0].threshold
+    one = calibrate([HeldOut(shifted, gaussian_tasks(1))], SAMPLER, sizes=(5,)).points[0].threshold
+    many = calibrate([HeldOut(shifted, gaussian_tasks(30))], SAMPLER, sizes=(5,)).points[0].threshold
     assert 0.3 < one < many < 2.2
 
 
@@ -197,15 +197,15 @@ def test_groups_have_tighter_tails_and_recordings_stay_together() -> None:
         task = make_task(
             "one", values, values + 3, None if marks is None else torch.cat([marks[:120], 99 + marks[:120]])
         )
-        knot = calibrate([HeldOut(ValueLearner(), (task,))], SAMPLER, sizes=(5,)).knots[0]
-        assert [tail.group for tail in knot.tails][:3] == [1, 2, 3]
-        single, grouped = knot.tails[0].quantiles, knot.tails[2].quantiles
+        point = calibrate([HeldOut(ValueLearner(), (task,))], SAMPLER, sizes=(5,)).points[0]
+        assert [one.group for one in point.mean_quantiles][:3] == [1, 2, 3]
+        single, grouped = point.mean_quantiles[0].quantiles, point.mean_quantiles[2].quantiles
         spreads.append((grouped[3] - grouped[0]) / (single[3] - single[0]))
     assert spreads[0] > 0.9, "windows of one recording say the same thing three times"
     assert spreads[1] < 0.75
 
 
-def test_knots_are_interpolated_over_log_k() -> None:
+def test_points_are_interpolated_over_log_k() -> None:
     tail = (NormalQuantiles(1, (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0)),)
     other = (NormalQuantiles(1, (2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0)),)
     low, high = CalibrationPoint(1, 1.0, 0.0, 0.0, 0.0, tail), CalibrationPoint(4, 3.0, 2.0, 1.0, -1.0, other)
@@ -239,7 +239,9 @@ def test_leave_one_out_judges_every_normal_by_the_others() -> None:
     assert len(score_leaving_one_out(CentreLearner(), mixed)) == 2, "known anomalies are never left out"
 
 
-@pytest.mark.parametrize(("name", "residual"), [("plda", True), ("contrast", True), ("contrast", False)])
+@pytest.mark.parametrize(
+    ("name", "residual"), [("plda", True), ("support-distance", True), ("support-distance", False)]
+)
 def test_the_short_way_of_leaving_one_out_is_the_long_way(name: str, residual: bool) -> None:
     torch.manual_seed(0)
     network = NetworkSettings(filters=(4, 4), norm="running")
@@ -262,9 +264,9 @@ def test_the_map_survives_json() -> None:
 
 
 def test_supports_of_different_sizes_and_with_anomalies_are_calibrated_by_their_normals() -> None:
-    knots = (CalibrationPoint(1, 1.0, 0.0, 0.0, 0.0), CalibrationPoint(2, 1.0, 5.0, 0.0, 0.0))
+    points = (CalibrationPoint(1, 1.0, 0.0, 0.0, 0.0), CalibrationPoint(2, 1.0, 5.0, 0.0, 0.0))
     support = Examples.of(torch.zeros(2, 2, 1), torch.tensor([[0.0, 0.0], [0.0, 1.0]]))
-    logits = Calibrated(ValueLearner(), CalibrationMap(knots)).adapt(support)(torch.zeros(2, 1, 1))
+    logits = Calibrated(ValueLearner(), CalibrationMap(points)).adapt(support)(torch.zeros(2, 1, 1))
     assert logits.flatten().tolist() == [-5.0, 0.0]
 
 
@@ -275,7 +277,7 @@ def test_mistakes_are_told() -> None:
         calibrate([HeldOut(ValueLearner(), gaussian_tasks(2, size=3))], SAMPLER, sizes=(5,))
     with pytest.raises(FewoneError, match="between 0 and 1"):
         CalibrationMap((CalibrationPoint(1, 1.0, 0.0, 0.0, 0.0),)).threshold(1, math.inf)
-    with pytest.raises(FewoneError, match="no knot"):
+    with pytest.raises(FewoneError, match="no point"):
         CalibrationMap(()).at(1)
 
 

@@ -10,7 +10,7 @@ def test_the_demo_trains_compares_and_writes_a_page(tmp_path: Path) -> None:
     rivals = {"max-diff": RIVALS["max-diff"]}
     shown = demonstrate(tmp_path, iterations=20, tell=told.append, test_tasks=4, rivals=rivals)
     rows = describe(shown.comparisons)
-    assert [row[0] for row in rows] == ["fewone (contrast)", RIVALS["max-diff"]]
+    assert [row[0] for row in rows] == ["fewone (support-distance)", RIVALS["max-diff"]]
     page = (tmp_path / "index.html").read_text()
     assert page.count("<svg") == 3 and "<script" not in page
     assert all(task.name in page for task in shown.episodes.tasks)

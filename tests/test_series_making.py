@@ -87,9 +87,9 @@ def test_what_is_learned_becomes_a_model_that_says_what_the_episodes_said(
     monkeypatch.setattr(making, "PARTS", 2)
     monkeypatch.setattr(making, "EVIDENCE", KINDS)
     learned = making.learn(*seen, kinds=KINDS)
-    assert [knot.k for knot in learned.calibration.knots] == [2, 5]
+    assert [point.k for point in learned.calibration.points] == [2, 5]
     # No more than the allowed share of the normals lies above the default threshold.
-    assert all(knot.tails[0].quantiles[1] <= 1e-9 for knot in learned.calibration.knots)
+    assert all(point.mean_quantiles[0].quantiles[1] <= 1e-9 for point in learned.calibration.points)
     row = {"method": "series", "threshold": "calibrated", "form": "classes", "k": 5}
     rows = [{**row, "datasets": {"a": [0.9, 0.8, 0.1], "b": [0.7, 0.6, 0.1]}}]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))

@@ -57,7 +57,7 @@ def test_a_training_begins_at_its_start_and_takes_its_evidence_and_shape(history
     assert own is not None
     assert theirs is not None
     assert own != theirs
-    assert {knot.k for knot in theirs.knots} <= {knot.k for knot in own.knots}
+    assert {point.k for point in theirs.points} <= {point.k for point in own.points}
     detector = fewone.load(tmp_path / "refined")
     normals = np.random.default_rng(0).normal(size=(5, 48))
     assert np.isfinite(detector.fit(normals).decision_function(normals)).all()
@@ -138,13 +138,16 @@ def test_calibrations_are_mixed_by_how_many_tasks_each_saw() -> None:
     )
     own = CalibrationMap((point,))
     theirs = CalibrationMap(
-        (replace(point, threshold=0.0, tails=(NormalQuantiles(1, (0.0,) * 7),), peaks=()), replace(point, k=10))
+        (
+            replace(point, threshold=0.0, mean_quantiles=(NormalQuantiles(1, (0.0,) * 7),), largest_quantiles=()),
+            replace(point, k=10),
+        )
     )
     mixed = mix_calibrations(own, theirs, 0.25)
-    assert [knot.k for knot in mixed.knots] == [5, 10]
+    assert [point.k for point in mixed.points] == [5, 10]
     assert mixed.at(5).threshold == pytest.approx(0.5)
-    assert mixed.at(5).tails[0].quantiles[0] == pytest.approx(0.25)
-    assert mixed.at(5).peaks == point.peaks  # the start has none: they stay
+    assert mixed.at(5).mean_quantiles[0].quantiles[0] == pytest.approx(0.25)
+    assert mixed.at(5).largest_quantiles == point.largest_quantiles  # the start has none: they stay
     start = replace(load_start("series"), calibration=theirs)
     share = 30 / (30 + TASKS_OF_START)
     assert start.mix(own, 30).at(5).threshold == pytest.approx(2.0 * share)

@@ -80,7 +80,7 @@ def test_the_tutorial_runs_as_it_is_written(tmp_path: Path, monkeypatch: pytest.
     assert spread < 25
     assert 2 * spread < month
     assert added < month
-    (by_groups, _) = read_numbers(r"one detector for all stretches: (\d+) of (\d+)", told)
+    (by_groups, _) = read_numbers(r"one detector for all segments: (\d+) of (\d+)", told)
     assert by_groups >= 1
     assert "bad runs by ONNX Runtime: [" + " ".join(["-1"] * bad) + "]" in told
     assert Path("bad-run.png").stat().st_size > 1000

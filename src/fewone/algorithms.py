@@ -9,9 +9,6 @@ from fewone.documents import nearest
 from fewone.errors import FewoneError
 from fewone.learners import LEARNERS, Algorithm
 
-RENAMED: dict[str, str] = {}
-"""Names of version 0.1 that are still read, in files and in experiments."""
-
 
 def name_algorithm(learner: str) -> str:
     """ "oc-maml" -> "maml" (`oc-` speaks of the sampling), "oc-svm" -> "oc-svm" (a baseline).
@@ -35,9 +32,3 @@ def find_algorithm(name: str, where: str = "") -> Algorithm[Any]:
         names = [*LEARNERS, *(f"oc-{learner}" for learner in LEARNERS), *BASELINES]
         raise FewoneError(f"{where}no learner is called {name!r}; {nearest(name, names)}")
     return found
-
-
-def rename_learner(learner: str) -> str:
-    """The present name of a learner that a file of version 0.1 may call otherwise, with `oc-` in front or without."""
-    bare = learner.removeprefix("oc-")
-    return learner if bare not in RENAMED else learner.replace(bare, RENAMED[bare])

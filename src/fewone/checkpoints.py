@@ -12,7 +12,7 @@ import json
 import platform
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import version
 from itertools import zip_longest
@@ -24,7 +24,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from fewone.algorithms import find_algorithm, rename_learner
+from fewone.algorithms import find_algorithm
 from fewone.calibration import CalibrationMap
 from fewone.documents import DocumentError, from_plain, to_plain
 from fewone.episodes import InputScaling
@@ -33,6 +33,7 @@ from fewone.experiment import Experiment
 from fewone.files import atomic_write as atomic_write
 from fewone.learners import LearnerSettings, MetaLearner
 from fewone.networks import NetworkSettings
+from fewone.old_names import CLASSES, rename_calibration, rename_learner
 
 FORMAT = 1
 MODEL, CALIBRATION = "model", "calibration"
@@ -147,6 +148,7 @@ def fill_learner(folder: Path, learner: MetaLearner) -> tuple[MetaLearner, OwnSp
         raise FewoneError(f"{place}: holds a learner that is built from the file: leave learner= out")
     try:
         theirs = from_plain(OwnSpec, document)
+        theirs = replace(theirs, learner=CLASSES.get(theirs.learner, theirs.learner))
     except DocumentError as fault:
         raise FewoneError(f"{place}: {fault}; the file is not one that this version of fewone wrote") from fault
     _compare(theirs, OwnSpec.of(learner, theirs.shape, theirs.preparation), place)
@@ -227,7 +229,7 @@ def load_calibration(folder: Path) -> CalibrationMap | None:
         return None
     _, document = read_checkpoint(folder, CALIBRATION)
     try:
-        return from_plain(CalibrationMap, document)
+        return from_plain(CalibrationMap, rename_calibration(document))
     except DocumentError as fault:
         raise FewoneError(f"{place}: {fault}; the file is not one that this version of fewone wrote") from fault
 

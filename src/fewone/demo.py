@@ -31,7 +31,7 @@ with needed_for("the demo"):
     from jinja2 import Environment, StrictUndefined
 
 DATASET = "sts-context"
-LEARNER = "contrast"
+LEARNER = "support-distance"
 K = 10
 ITERATIONS = 800
 RIVALS = {

@@ -182,7 +182,7 @@ class Task:
     """One thing to learn: what is normal here.
 
     halves: the first half of each pool is for adaptation, the second for judging (the paper's D_tr and D_val);
-    otherwise every episode splits the pool anew. cluster: tasks that are not independent of each other (stretches
+    otherwise every episode splits the pool anew. cluster: tasks that are not independent of each other (segments
     of one operation) share it; intervals are taken over clusters and a cluster's tasks draw the same positions.
 
     >>> Task.from_arrays("press 7", torch.zeros(20, 1, 64)).unit

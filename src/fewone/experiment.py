@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
-from fewone.algorithms import find_algorithm, is_algorithm, name_algorithm, rename_learner
+from fewone.algorithms import find_algorithm, is_algorithm, name_algorithm
 from fewone.datasets import LoadOptions
 from fewone.documents import (
     AboveZero,
@@ -31,6 +31,7 @@ from fewone.documents import (
 )
 from fewone.learners import LearnerSettings
 from fewone.networks import NetworkSettings
+from fewone.old_names import rename_learner
 
 Select = Literal["loss", "accuracy", "auroc", "last"]
 Share = Annotated[float, Limit(lambda value: 0.5 <= value <= 1, "0.5 (balanced) to 1 (one-class)")]

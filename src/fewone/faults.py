@@ -44,8 +44,8 @@ class Draw:
     def signs(self) -> Values:
         return np.where(self.random.random((len(self.values), 1, 1)) < 0.5, -1.0, 1.0)
 
-    def stretch(self, least: float = 0.1, most: float = 0.3) -> NDArray[np.bool_]:
-        """A random stretch of each example, (n, 1, length): from `least` to `most` of its length, longer if strong."""
+    def segment(self, least: float = 0.1, most: float = 0.3) -> NDArray[np.bool_]:
+        """A random segment of each example, (n, 1, length): from `least` to `most` of its length, longer if strong."""
         count, length = len(self.values), self.values.shape[-1]
         share = self.random.uniform(least, most, count) * np.clip(self.strength[:, 0, 0], 0.25, 2.0)
         size = np.clip(np.round(share * length), 1, length).astype(np.int64)
@@ -69,8 +69,8 @@ def gain(draw: Draw) -> Values:
 
 
 def flat(draw: Draw) -> Values:
-    """A stretch stands still at its first value; the whole series from strength 4 on."""
-    inside = draw.stretch() | (draw.strength >= 4.0)
+    """A segment stands still at its first value; the whole series from strength 4 on."""
+    inside = draw.segment() | (draw.strength >= 4.0)
     first = np.take_along_axis(draw.values, inside.argmax(axis=-1)[..., None], axis=-1)
     return np.where(inside, first, draw.values)
 
@@ -116,8 +116,8 @@ def spike(draw: Draw) -> Values:
 
 
 def gap(draw: Draw) -> Values:
-    """A stretch that is filled with zeros."""
-    return np.where(draw.stretch(), 0.0, draw.values)
+    """A segment that is filled with zeros."""
+    return np.where(draw.segment(), 0.0, draw.values)
 
 
 def dropout(draw: Draw) -> Values:
@@ -148,7 +148,7 @@ def warp(draw: Draw) -> Values:
 
 
 def swap(draw: Draw) -> Values:
-    """Two stretches change places."""
+    """Two segments change places."""
     length = draw.values.shape[-1]
     found = draw.values.copy()
     for one, strength in zip(found, draw.strength[:, 0, 0], strict=True):
@@ -162,9 +162,9 @@ def swap(draw: Draw) -> Values:
 
 
 def reverse(draw: Draw) -> Values:
-    """A stretch runs backwards; longer with the strength."""
+    """A segment runs backwards; longer with the strength."""
     found = draw.values.copy()
-    for one, inside in zip(found, draw.stretch(0.25, 0.5)[:, 0], strict=True):
+    for one, inside in zip(found, draw.segment(0.25, 0.5)[:, 0], strict=True):
         one[:, inside] = one[:, inside][:, ::-1]
     return found
 

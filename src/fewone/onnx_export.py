@@ -57,18 +57,18 @@ class ExportedRecording(nn.Module):
 
 
 class ExportedAligned(nn.Module):
-    """values (runs, stretches, *shape) -> the same three answers for each run, (runs,)."""
+    """values (runs, segments, *shape) -> the same three answers for each run, (runs,)."""
 
     def __init__(self, detector: AlignedDetector, normals: Tensor) -> None:
-        """normals (K, stretches, *shape)."""
+        """normals (K, segments, *shape)."""
         super().__init__()
-        learner, preparation = detector.stretches_[0].prepare_learner(normals.shape[2])
+        learner, preparation = detector.segments_[0].prepare_learner(normals.shape[2])
         together = normals.transpose(0, 1)
-        anchors = [float(stretch.guarded_.anchors) for stretch in detector.stretches_]
-        envelope = Envelope(together, choose_share(detector.stretches_[0].false_alarm_rate))
-        adapted, unit = adapt_together(learner, preparation, together), detector.stretches_[0].guarded_.unit
+        anchors = [float(segment.guarded_.anchors) for segment in detector.segments_]
+        envelope = Envelope(together, choose_share(detector.segments_[0].false_alarm_rate))
+        adapted, unit = adapt_together(learner, preparation, together), detector.segments_[0].guarded_.unit
         self.guarded = Guarded(adapted, envelope, anchors, unit, together=True)
-        self.recording_scorer = detector.stretches_[0].recording_scorer_
+        self.recording_scorer = detector.segments_[0].recording_scorer_
         self.offset = detector.offset_
 
     def forward(self, values: Tensor) -> tuple[Tensor, ...]:
@@ -98,7 +98,7 @@ def export_onnx(detector: FewShotDetector | AlignedDetector, path: str | Path, r
     if isinstance(detector, AlignedDetector):
         if recording:
             raise FewoneError("a detector of aligned runs judges whole runs already; export it without recording")
-        support = torch.stack([stretch.support_.values for stretch in detector.stretches_], dim=1)
+        support = torch.stack([segment.support_.values for segment in detector.segments_], dim=1)
         module: nn.Module = ExportedAligned(detector, support)
     else:
         check_is_fitted(detector)
@@ -141,7 +141,7 @@ def _example_pictures(support: Tensor) -> Tensor:
 
 def _find_facts(detector: FewShotDetector | AlignedDetector) -> ExportedFacts | None:
     """What `fewone score` needs of the file; a detector without a card takes no files."""
-    first = detector.stretches_[0] if isinstance(detector, AlignedDetector) else detector
+    first = detector.segments_[0] if isinstance(detector, AlignedDetector) else detector
     if first.card is None:
         return None
     card = first.card

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fewone.calibration import CalibrationMap, CalibrationPoint, Scored, fit_knot
+from fewone.calibration import CalibrationMap, CalibrationPoint, Scored, fit_point
 from fewone.calibration.calibrated import NormalQuantiles
 from fewone.checkpoints import ModelSpec, load_calibration, load_learner, save_calibration, save_learner
 from fewone.datasets import load
@@ -33,7 +33,7 @@ from fewone.extras import needed_for
 from fewone.learners.evidence import PICTURES, Evidence, EvidenceSettings, Observed
 from fewone.learners.evidence_kinds import Features
 from fewone.learners.evidence_kinds.pictures import WIDTHS, Photographs
-from fewone.learners.meta_learner import GAIN
+from fewone.learners.meta_learner import PARAMETER_SCALE
 from fewone.networks import NetworkSettings
 from fewone.picture_files import shrink
 from fewone.zoo import write_card
@@ -213,25 +213,26 @@ def find_balance(scored: Sequence[Scored], threshold: float) -> float:
     return sum(found) / len(found)
 
 
-def move_threshold(knot: CalibrationPoint, scored: Sequence[Scored]) -> CalibrationPoint:
-    """The knot with its threshold where the balanced accuracy is highest; the quantiles of normals move along."""
+def move_threshold(point: CalibrationPoint, scored: Sequence[Scored]) -> CalibrationPoint:
+    """The point with its threshold where the balanced accuracy is highest; the quantiles of normals move along."""
     candidates = torch.quantile(torch.cat([one.scores for one in scored]), torch.linspace(0.05, 0.95, 181).double())
     best = max(candidates.tolist(), key=lambda threshold: find_balance(scored, threshold))
-    change = knot.slope * (knot.threshold - best)
+    change = point.slope * (point.threshold - best)
 
-    def shift(tails: Sequence[NormalQuantiles]) -> tuple[NormalQuantiles, ...]:
-        return tuple(replace(tail, quantiles=tuple(one + change for one in tail.quantiles)) for tail in tails)
+    def shift(found: Sequence[NormalQuantiles]) -> tuple[NormalQuantiles, ...]:
+        return tuple(replace(each, quantiles=tuple(one + change for one in each.quantiles)) for each in found)
 
-    return replace(knot, threshold=best, tails=shift(knot.tails), peaks=shift(knot.peaks))
+    means, largest = shift(point.mean_quantiles), shift(point.largest_quantiles)
+    return replace(point, threshold=best, mean_quantiles=means, largest_quantiles=largest)
 
 
 def calibrate(learner: Evidence, looked: Sequence[Looked]) -> CalibrationMap:
-    knots = []
+    points = []
     for size in SIZES:
         scored = score(learner, looked, size)
-        knot = fit_knot(size, scored)
-        knots.append(move_threshold(knot, scored) if size in MOVED else knot)
-    return CalibrationMap(tuple(knots))
+        point = fit_point(size, scored)
+        points.append(move_threshold(point, scored) if size in MOVED else point)
+    return CalibrationMap(tuple(points))
 
 
 def make(teachers: Sequence[Seen]) -> tuple[Evidence, CalibrationMap]:
@@ -243,8 +244,8 @@ def make(teachers: Sequence[Seen]) -> tuple[Evidence, CalibrationMap]:
         view.get_buffer(f"{name}_unit").copy_(unit)
     looked = look_at(learner, teachers, units)
     with torch.no_grad():
-        learner.prior_centre.copy_(find_centre(learner, looked) / GAIN)
-        learner.prior_log_scale.fill_(math.log(SCALE) / GAIN)
+        learner.prior_centre.copy_(find_centre(learner, looked) / PARAMETER_SCALE)
+        learner.prior_log_scale.fill_(math.log(SCALE) / PARAMETER_SCALE)
     return learner, calibrate(learner, looked)
 
 

@@ -21,7 +21,7 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from fewone.calibration import CalibrationMap, Scored, fit_knot
+from fewone.calibration import CalibrationMap, Scored, fit_point
 from fewone.checkpoints import ModelSpec, save_calibration, save_learner
 from fewone.datasets.ucr import SeriesDataset, draw_faults, find_family, make_tasks, read_datasets
 from fewone.episodes import (
@@ -329,7 +329,8 @@ def calibrate_episodes(learner: Evidence, episodes: Sequence[Episode]) -> Calibr
     sizes = sorted({one.size for one in episodes})
     return CalibrationMap(
         tuple(
-            fit_knot(size, [score(learner, one) for one in episodes if one.size == size], MOST_ALARMS) for size in sizes
+            fit_point(size, [score(learner, one) for one in episodes if one.size == size], MOST_ALARMS)
+            for size in sizes
         )
     )
 

@@ -19,7 +19,7 @@ from fewone.cli import main
 from fewone.detector.loading import load
 from fewone.episodes import InputScaling
 from fewone.learners import PldaSettings
-from fewone.learners.meta_learner import GAIN
+from fewone.learners.meta_learner import PARAMETER_SCALE
 from fewone.networks import NetworkSettings
 
 
@@ -39,7 +39,7 @@ def write_model(folder: Path, shape: tuple[int, ...], preparation: InputScaling)
     )
     learner = build_learner(card)
     state = learner.state_dict()
-    state["within_logit"][:] = -3.0 / GAIN
+    state["within_logit"][:] = -3.0 / PARAMETER_SCALE
     state["last_norm.running_variance"][:] = 20.0
     learner.load_state_dict(state)
     save_learner(folder, learner, card)

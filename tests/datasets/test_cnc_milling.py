@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fewone.datasets import DATASETS, load
-from fewone.datasets.cnc_milling import FOLDS, MACHINES, OPERATIONS, design, list_runs, read_stretches
+from fewone.datasets.cnc_milling import FOLDS, MACHINES, OPERATIONS, design, list_runs, read_segments
 from fewone.errors import FewoneError
 from fewone.sampling import EpisodeSampler
 
@@ -43,16 +43,16 @@ def gather_rows(tasks):
     return {row for task in tasks for pool in (task.normal, task.anomalous) for row in pool.rows().tolist()}
 
 
-def test_the_six_stretches_are_evenly_spaced_and_a_run_cut_to_them_gives_the_same(tmp_path):
+def test_the_six_segments_are_evenly_spaced_and_a_run_cut_to_them_gives_the_same(tmp_path):
     whole = write_run(tmp_path / "whole.h5", rows=26_123)
     starts = [round(number * (26_123 - 2048) / 5) for number in range(6)]
-    stretches = read_stretches(tmp_path / "whole.h5")
-    assert stretches.shape == (6, 3, 2048)
-    for stretch, start in zip(stretches, starts, strict=True):
-        assert np.array_equal(stretch, whole[start : start + 2048].T)
+    segments = read_segments(tmp_path / "whole.h5")
+    assert segments.shape == (6, 3, 2048)
+    for segment, start in zip(segments, starts, strict=True):
+        assert np.array_equal(segment, whole[start : start + 2048].T)
     with h5py.File(tmp_path / "cut.h5", "w") as file:
         file["vibration_data"] = np.concatenate([whole[start : start + 2048] for start in starts])
-    assert np.array_equal(read_stretches(tmp_path / "cut.h5"), stretches)
+    assert np.array_equal(read_segments(tmp_path / "cut.h5"), segments)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -91,7 +91,7 @@ def test_a_single_operation_is_validated_as_its_fold_and_trains_on_all_the_other
 def test_the_bad_runs_of_the_event_are_tested_and_neither_trained_nor_validated_on(milling):
     runs = list_runs(milling / "cnc/data")
     splits, seen = load("cnc/event", [milling]), load("cnc/event-seen", [milling])
-    event = {read_stretches(run.path)[0].tobytes() for run in runs if run.bad and run.event}
+    event = {read_segments(run.path)[0].tobytes() for run in runs if run.bad and run.event}
 
     def read(tasks):
         rows = torch.cat([task.anomalous.rows() for task in tasks if task.name.endswith("/0")])
@@ -106,7 +106,7 @@ def test_the_bad_runs_of_the_event_are_tested_and_neither_trained_nor_validated_
     assert read(splits.train) < read(seen.train)
 
 
-def test_the_stretches_of_an_operation_list_the_same_runs_in_the_same_order_and_draw_the_same_support(milling):
+def test_the_segments_of_an_operation_list_the_same_runs_in_the_same_order_and_draw_the_same_support(milling):
     splits = load("cnc/A", [milling])
     recording = splits.test[0].normal.store.recording
     assert recording is not None
@@ -143,7 +143,7 @@ def test_integers_stay_small_and_fractions_are_kept(milling, tmp_path):
     path = tmp_path / "half.h5"
     with h5py.File(path, "w") as file:
         file["vibration_data"] = np.full((2048, 3), 0.5)
-    assert float(read_stretches(path).max()) == 0.5
+    assert float(read_segments(path).max()) == 0.5
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_a_run_of_another_kind_is_an_error_that_names_it(tmp_path, values, messa
     with h5py.File(path, "w") as file:
         file["vibration_data"] = values
     with pytest.raises(FewoneError, match=message):
-        read_stretches(path)
+        read_segments(path)
 
 
 def test_a_file_without_the_dataset_a_truncated_one_and_no_hdf5_are_errors_of_one_line(tmp_path):
@@ -177,7 +177,7 @@ def test_a_file_without_the_dataset_a_truncated_one_and_no_hdf5_are_errors_of_on
         ("empty.h5", "cannot be read"),
     ):
         with pytest.raises(FewoneError, match=reason) as caught:
-            read_stretches(tmp_path / name)
+            read_segments(tmp_path / name)
         assert "\n" not in str(caught.value)
         assert name in str(caught.value)
         assert "fetch the file again" in str(caught.value)

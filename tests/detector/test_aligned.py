@@ -1,4 +1,4 @@
-"""Runs of one course: every stretch is judged by its own normals, a run by the mean over its stretches."""
+"""Runs of one operation: every segment is judged by its own normals, a run by the mean over its segments."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fewone.onnx_export import export_onnx
 
 
 def make_runs(count: int, seed: int = 0, bad: bool = False) -> np.ndarray:
-    """(count, 3, 128): the stretches of a course are three different waves; of a bad run the last has a burst."""
+    """(count, 3, 128): the segments of an operation are three different waves; of a bad run the last has a burst."""
     random = np.random.default_rng(seed)
     speeds = np.array([[4.0], [7.0], [11.0]])
     runs = np.sin(np.arange(128) / speeds + random.uniform(0, 0.3, (count, 1, 1)))
@@ -41,14 +41,14 @@ def detector(trained: Callable[[], FewShotDetector], calibration: CalibrationMap
     return trained().set_params(calibration=calibration, false_alarm_rate=0.1)
 
 
-def test_a_run_is_the_mean_of_its_stretches_each_judged_by_its_own_normals(detector: FewShotDetector) -> None:
+def test_a_run_is_the_mean_of_its_segments_each_judged_by_its_own_normals(detector: FewShotDetector) -> None:
     normals, new = make_runs(10), make_runs(5, 1)
     aligned = AlignedDetector(detector).fit(normals)
     alone = [fewone.FewShotDetector(**detector.get_params()).fit(normals[:, p]) for p in range(3)]
     expected = np.mean([one.score_samples(new[:, p]) for p, one in enumerate(alone)], axis=0)
     # The verdict is that of a recording of three windows.
-    stretches = np.stack([one.score_samples(new[:, p]) for p, one in enumerate(alone)], axis=1)
-    verdicts = [judge_recording(alone[0].recording_scorer_, -scores) for scores in stretches]
+    segments = np.stack([one.score_samples(new[:, p]) for p, one in enumerate(alone)], axis=1)
+    verdicts = [judge_recording(alone[0].recording_scorer_, -scores) for scores in segments]
     np.testing.assert_array_equal(aligned.decision_function(new), [verdict.decision for verdict in verdicts])
     np.testing.assert_array_equal(aligned.predict(new), np.where(aligned.decision_function(new) >= 0, 1, -1))
     assert ((aligned.anomaly_probability(new) > 0.5) == (expected < 0)).all()
@@ -77,12 +77,23 @@ def test_what_is_saved_is_loaded_to_the_bit_and_parts_of_two_are_not_mixed(
     with pytest.raises(FewoneError, match=r"aligned runs; load it with fewone\.load"):
         load_detector(tmp_path / "a")
     AlignedDetector(detector).fit(make_runs(10, 5)).save(tmp_path / "b")
-    (tmp_path / "a" / "stretch-1").rename(tmp_path / "kept")
-    with pytest.raises(FewoneError, match=r"stretch-1.detector\.json: cannot be read"):
+    (tmp_path / "a" / "segment-1").rename(tmp_path / "kept")
+    with pytest.raises(FewoneError, match=r"segment-1.detector\.json: cannot be read"):
         AlignedDetector.load(tmp_path / "a")
-    (tmp_path / "b" / "stretch-1").rename(tmp_path / "a" / "stretch-1")
-    with pytest.raises(FewoneError, match="stretch-1 is not what was saved with the others"):
+    (tmp_path / "b" / "segment-1").rename(tmp_path / "a" / "segment-1")
+    with pytest.raises(FewoneError, match="segment-1 is not what was saved with the others"):
         AlignedDetector.load(tmp_path / "a")
+
+
+def test_a_folder_of_version_0_1_whose_segments_are_called_stretches_is_read(
+    detector: FewShotDetector, tmp_path: Path
+) -> None:
+    aligned = AlignedDetector(detector).fit(make_runs(10))
+    aligned.save(tmp_path)
+    for number in range(3):
+        (tmp_path / f"segment-{number}").rename(tmp_path / f"stretch-{number}")
+    new = make_runs(4, 1)
+    np.testing.assert_array_equal(load(tmp_path).decision_function(new), aligned.decision_function(new))
 
 
 def test_one_onnx_file_judges_whole_runs(detector: FewShotDetector, tmp_path: Path) -> None:
@@ -101,9 +112,9 @@ def test_wrong_inputs_are_told(detector: FewShotDetector) -> None:
     aligned = AlignedDetector(detector)
     with pytest.raises(NotFittedError, match="call fit"):
         aligned.predict(make_runs(1))
-    with pytest.raises(InputError, match=r"\(runs, stretches, \*shape\), got \(3, 128\)"):
+    with pytest.raises(InputError, match=r"\(runs, segments, \*shape\), got \(3, 128\)"):
         aligned.fit(np.zeros((3, 128)))
-    with pytest.raises(InputError, match="3 stretches a run expected, got 2"):
+    with pytest.raises(InputError, match="3 segments a run expected, got 2"):
         aligned.fit(make_runs(4)).predict(make_runs(4)[:, :2])
 
 
@@ -152,7 +163,7 @@ def test_the_verbs_fit_and_score_runs(
     assert "NOT JUDGED new/short.npy: 1 windows, the detector was fitted on runs of 3" in capsys.readouterr().out
     np.save("normals/short.npy", np.zeros((130, 1)))
     assert main(["fit", "model", "normals", "--aligned", "--out", "other"]) == 2
-    assert "--aligned takes recordings of one course" in capsys.readouterr().err
+    assert "--aligned takes runs of one operation" in capsys.readouterr().err
     assert not Path("other").exists()
 
 
@@ -165,8 +176,8 @@ def test_an_aligned_detector_is_a_scikit_learn_estimator(detector: FewShotDetect
     np.testing.assert_array_equal(
         make_pipeline(twin).fit(make_runs(10)).decision_function(new), aligned.fit(make_runs(10)).decision_function(new)
     )
-    with pytest.raises(ValueError, match="Invalid parameter 'stretches__x' for AlignedDetector"):
-        aligned.set_params(stretches__x=1)
+    with pytest.raises(ValueError, match="Invalid parameter 'segments__x' for AlignedDetector"):
+        aligned.set_params(segments__x=1)
 
 
 def test_runs_of_plain_tables_need_no_model() -> None:

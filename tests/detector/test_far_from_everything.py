@@ -24,7 +24,7 @@ from fewone.learners import LEARNERS
 from fewone.zoo import read_models
 
 FACTORS = 10.0 ** np.arange(7)
-SERIES_ALONE = ("max-diff", "energy", "log-fft-nn", "rocket-nn", "contrast", "evidence")
+SERIES_ALONE = ("max-diff", "energy", "log-fft-nn", "rocket-nn", "support-distance", "evidence")
 
 Maker = Callable[..., FewShotDetector]
 Fault = Callable[[np.ndarray, float, np.ndarray], np.ndarray]

@@ -15,7 +15,7 @@ import fewone
 from fewone.calibration import CalibrationMap, CalibrationPoint, NormalQuantiles
 from fewone.calibration.calibrated import LEVELS
 from fewone.calibration.quantiles import find_quantiles
-from fewone.datasets.cnc_milling import read_stretches
+from fewone.datasets.cnc_milling import read_segments
 from fewone.datasets.sources import default_data_dirs
 from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.detector.recording_verdicts import RecordingScorer, find_limits, judge_recording
@@ -190,12 +190,12 @@ def test_real_good_runs_cut_into_few_or_many_windows_keep_the_rate(
     alarms = {1: [], 2: []}
     for operation in ("OP01", "OP04", "OP07"):
         files = sorted((place / "M01" / operation / "good").glob("*.h5"))[:28]
-        runs = np.stack([read_stretches(file) for file in files])
+        runs = np.stack([read_segments(file) for file in files])
         spread = np.linspace(0, len(runs) - 1, 10).round().astype(int)
         later = np.delete(runs, spread, axis=0)
         detector = fewone.AlignedDetector(fewone.load("vibration", false_alarm_rate=0.1)).fit(runs[spread])
-        scores = -detector.score_stretches(later)
-        scorer = detector.stretches_[0].recording_scorer_
+        scores = -detector.score_segments(later)
+        scorer = detector.segments_[0].recording_scorer_
         for joined in alarms:
             recordings = scores[: len(scores) // joined * joined].reshape(-1, 6 * joined)
             alarms[joined] += [judge_recording(scorer, logits).decision < 0 for logits in recordings]

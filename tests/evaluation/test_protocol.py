@@ -102,24 +102,24 @@ def test_another_seed_draws_other_episodes_and_the_mode_is_put_back() -> None:
     assert first.seconds > 0 and first.cpu_seconds > 0 and first.runs is None
 
 
-def make_recorded_tasks(stretches: int, good: int, bad: int) -> list[Task]:
-    """One operation of `stretches` tasks; run r of every stretch is the same recording r."""
+def make_recorded_tasks(segments: int, good: int, bad: int) -> list[Task]:
+    """One operation of `segments` tasks; run r of every segment is the same recording r."""
     runs = good + bad
     generator = torch.Generator().manual_seed(5)
-    values = torch.randn(stretches * runs, 1, 4, generator=generator)
-    recording = torch.arange(runs).repeat(stretches)
+    values = torch.randn(segments * runs, 1, 4, generator=generator)
+    recording = torch.arange(runs).repeat(segments)
     store = Store(values, recording)
     tasks = []
-    for stretch in range(stretches):
-        rows = torch.arange(stretch * runs, (stretch + 1) * runs)
+    for segment in range(segments):
+        rows = torch.arange(segment * runs, (segment + 1) * runs)
         store.values[rows[good:]] += 0.4
-        tasks.append(Task(f"op/{stretch}", RowPool(store, rows[:good]), RowPool(store, rows[good:]), cluster="op"))
+        tasks.append(Task(f"op/{segment}", RowPool(store, rows[:good]), RowPool(store, rows[good:]), cluster="op"))
     return tasks
 
 
 @pytest.mark.parametrize("batch_tasks", [1, 4, 6])
-def test_a_run_is_decided_once_by_the_mean_over_its_stretches(batch_tasks: int) -> None:
-    tasks, plan = make_recorded_tasks(stretches=6, good=12, bad=4), EvaluationPlan(2, None, None)
+def test_a_run_is_decided_once_by_the_mean_over_its_segments(batch_tasks: int) -> None:
+    tasks, plan = make_recorded_tasks(segments=6, good=12, bad=4), EvaluationPlan(2, None, None)
     results = evaluate(Centroid(), tasks, plan, SAMPLER, seed=3, batch_tasks=batch_tasks)
     assert results.examples.units == ("op",) and results.examples.episodes == 12
     assert results.runs is not None and results.runs.units == ("op",) and results.runs.episodes == 2

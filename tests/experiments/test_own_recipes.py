@@ -18,7 +18,7 @@ from fewone.learners import LEARNERS
 def test_every_dataset_has_a_recipe_that_builds(algorithm: str, family: str) -> None:
     shape = DATASETS[family].shape
     assert shape is not None
-    if algorithm in ("contrast", "evidence") and len(shape) == 3:
+    if algorithm in ("support-distance", "evidence") and len(shape) == 3:
         with pytest.raises(FewoneError, match=f"no recipe says how to train {algorithm}"):
             find_own_recipe(algorithm, family)
         return

@@ -25,7 +25,7 @@ from fewone.sampling import EpisodeSampler
 
 def small(learner: str, dataset: str = "sts-sawtooth") -> Experiment:
     experiment = default_experiment(dataset, learner, 2)
-    norm = "running" if experiment.algorithm in ("plda", "contrast", "protonet", "metaoptnet") else "none"
+    norm = "running" if experiment.algorithm in ("plda", "support-distance", "protonet", "metaoptnet") else "none"
     return replace(
         experiment,
         network=replace(experiment.network, architecture="conv", filters=(4,), norm=norm, front_end="none"),
@@ -49,7 +49,7 @@ def test_every_learner_runs_from_data_to_rows_and_comes_back_from_its_folder(
     assert rows[0].scores.accuracy == pytest.approx(results.examples.accuracy, abs=1e-5)
     assert rows[0].provenance.cpu_seconds > 0
     alarms = read_results(tmp_path / "rows").alarms
-    own = small(learner).algorithm in ("plda", "contrast", "evidence")
+    own = small(learner).algorithm in ("plda", "support-distance", "evidence")
     assert [alarm.rate for alarm in alarms] == ([0.1, 0.05, 0.01] if own else [])
     loaded, _ = load_learner(tmp_path / "run")
     again = evaluate_on_test(small(learner), tiny_splits, loaded).results
@@ -162,4 +162,4 @@ def test_a_batch_of_all_classes_shrinks_where_some_are_left_out(tiny_splits: Tas
         training=replace(given.training, leave_out=2, classes=len(splits.train), class_examples=3, smallest_k=None),
     )
     train(experiment, splits, tmp_path / "run")
-    assert (tmp_path / "run" / "without-1" / "model.json").exists()
+    assert (tmp_path / "run" / "fold-1" / "model.json").exists()

@@ -12,7 +12,7 @@ from torch.distributions import MultivariateNormal
 from fewone.episodes import ClassBatch, Episodes, Examples
 from fewone.errors import FewoneError
 from fewone.learners import LEARNERS, PldaSettings
-from fewone.learners.plda import GAIN, Gaussian, Plda, PosteriorScorer, predict, spread_sizes
+from fewone.learners.plda import PARAMETER_SCALE, Gaussian, Plda, PosteriorScorer, predict, spread_sizes
 from fewone.networks import NetworkSettings
 
 SHAPE = (1, 16)
@@ -70,7 +70,7 @@ def test_logit_is_the_scaled_log_ratio_of_direct_densities(anomalies: int) -> No
     with torch.no_grad():
         found = learner.adapt(Examples.of(inputs, labels))(queries)
         support, points, within = learner.embed(inputs), learner.embed(queries), learner.within()
-        concentration = (GAIN * learner.log_concentration).exp()
+        concentration = (PARAMETER_SCALE * learner.log_concentration).exp()
         for task in range(2):
             normals, known = support[task, : 6 - anomalies], support[task, 6 - anomalies :]
             scale, bias = learner.scale_and_bias(torch.tensor([6.0 - anomalies], dtype=torch.float64))

@@ -227,10 +227,10 @@ def test_an_empty_folder_is_an_error_that_says_what_to_do(tmp_path: Path) -> Non
 
 
 def test_own_learners_stand_beside_the_papers_best_and_our_own_maml(tmp_path: Path) -> None:
-    write_records(tmp_path / "a", make_row("contrast", 0.99), make_row("oc-maml", 0.97), make_row("knn", 0.5))
+    write_records(tmp_path / "a", make_row("support-distance", 0.99), make_row("oc-maml", 0.97), make_row("knn", 0.5))
     report = build_report(collect(tmp_path))
     ((label, cells),) = report.own.rows
-    assert label == "sts-sawtooth: contrast (32-64-64)"
+    assert label == "sts-sawtooth: support-distance (32-64-64)"
     shown = dict(zip(report.own.columns, cells, strict=True))
     own, reference = shown["K=10, own threshold"], shown["OC-MAML here, K=10"]
     assert own is not None and own.ours is not None and reference is not None and reference.ours is not None
@@ -267,7 +267,7 @@ def test_the_nine_digits_are_also_judged_together_beside_the_papers_best_mean(tm
 
 
 def test_a_training_judged_at_several_k_is_paid_once(tmp_path: Path) -> None:
-    first = make_row("contrast", 0.99)
+    first = make_row("support-distance", 0.99)
     first = replace(first, experiment=replace(first.experiment, further_k=(2,)))
     second = replace(first, k=2)
     write_records(tmp_path / "a", first, second)
@@ -275,7 +275,7 @@ def test_a_training_judged_at_several_k_is_paid_once(tmp_path: Path) -> None:
 
 
 def test_a_seed_that_was_judged_at_more_k_stands_with_the_other_seeds(tmp_path: Path) -> None:
-    rows = [make_row("contrast", accuracy, seed) for seed, accuracy in enumerate((0.9, 0.8))]
+    rows = [make_row("support-distance", accuracy, seed) for seed, accuracy in enumerate((0.9, 0.8))]
     more = replace(rows[0], experiment=replace(rows[0].experiment, further_k=(1, 5, 20)))
     write_records(
         tmp_path / "a", *rows, replace(more, provenance=replace(PROVENANCE, timestamp="2026-02-01T00:00:00+00:00"))
@@ -295,7 +295,7 @@ def test_a_row_from_before_a_setting_existed_is_the_same_experiment(tmp_path: Pa
 
 
 def test_curves_keep_apart_what_was_trained_in_other_ways(tmp_path: Path) -> None:
-    trained = make_row("contrast", 0.9)
+    trained = make_row("support-distance", 0.9)
 
     def judge(accuracy: float, **changes: Any) -> Row:
         scores = UnitScores(("a", "b"), 30, *((accuracy, accuracy),) * 7)
@@ -308,7 +308,7 @@ def test_curves_keep_apart_what_was_trained_in_other_ways(tmp_path: Path) -> Non
     write_records(tmp_path / "a", *wide, *small[:2], *shares)
     along_k, along_share = draw_curves(collect(tmp_path))
     assert along_k.title == "sts-sawtooth: test accuracy against K"
-    assert "contrast (32-64-64), own threshold" in along_k.svg and "(8-8-8)" not in along_k.svg
+    assert "support-distance (32-64-64), own threshold" in along_k.svg and "(8-8-8)" not in along_k.svg
     assert along_share.title == "sts-sawtooth: test accuracy against anomalies in the support, %"
     ((_, cells),) = [row for row in build_report(collect(tmp_path)).own.rows if "32-64-64" in row[0]]
     assert [cell.ours.mean for cell in cells if cell and cell.ours] == [pytest.approx(85.0), pytest.approx(90.0)]

@@ -56,7 +56,7 @@ def make_batch(learner):
 
 def make_learner(name):
     torch.manual_seed(0)
-    norm = "running" if name in ("protonet", "metaoptnet", "plda", "contrast") else "support"
+    norm = "running" if name in ("protonet", "metaoptnet", "plda", "support-distance") else "support"
     settings = LEARNERS[name].choose(inner_steps=2, inner_rate=0.05, dimensions=4, random_kernels=8)
     return LEARNERS[name](settings, NetworkSettings(filters=(4, 4), kernel=3, norm=norm), SHAPE)
 
@@ -111,7 +111,7 @@ def test_shards_give_the_gradient_of_the_whole_batch_where_tasks_do_not_meet(nam
 
 
 def test_running_averages_become_the_mean_of_the_shards_and_counters_count_once():
-    learner = make_learner("contrast")
+    learner = make_learner("support-distance")
     before = {name: value.clone() for name, value in learner.named_buffers()}
     outcome(learner, ALONE)
     after = dict(learner.named_buffers())

@@ -14,7 +14,7 @@ from fewone.calibration.calibrated import (
     mix_calibrations,
     score_leaving_one_out,
 )
-from fewone.calibration.fitting import HeldOut, Scored, calibrate, count_draws, fit_knot
+from fewone.calibration.fitting import HeldOut, Scored, calibrate, count_draws, fit_point
 
 __all__ = [
     "Adapting",
@@ -28,7 +28,7 @@ __all__ = [
     "Scored",
     "calibrate",
     "count_draws",
-    "fit_knot",
+    "fit_point",
     "mix_calibrations",
     "score_leaving_one_out",
 ]

@@ -43,46 +43,48 @@ class NormalQuantiles:
 
 @dataclass(frozen=True)
 class CalibrationPoint:
-    """What supports of k normals need: log-odds = slope * (score - threshold - follow * (own - typical)).
+    """What supports of k normals need: log-odds = slope * (score - threshold - support_weight * (own - reference)).
 
-    own: the mean score of the support's normals, each judged by the others; typical: its mean over held-out tasks;
-    follow: how far the threshold goes along when a support departs from it (0 for k = 1, which has no others).
-    tails: of the mean logit of groups of normals; peaks: of the largest logit of groups of more than one.
+    own: the mean score of the support's normals, each judged by the others; reference: its mean over held-out tasks;
+    support_weight: how far the threshold goes along when a support departs from it (0 for k = 1, which has no others).
+    mean_quantiles: of the mean logit of groups of normals; largest_quantiles: of the largest logit of groups of more
+    than one.
     """
 
     k: int
     slope: float
     threshold: float
-    follow: float
-    typical: float
-    tails: tuple[NormalQuantiles, ...] = ()
-    peaks: tuple[NormalQuantiles, ...] = ()
+    support_weight: float
+    reference: float
+    mean_quantiles: tuple[NormalQuantiles, ...] = ()
+    largest_quantiles: tuple[NormalQuantiles, ...] = ()
 
 
 @dataclass(frozen=True)
 class CalibrationMap:
-    """Knots in the order of k; between them everything is interpolated over log k, beyond them it stays."""
+    """Points in the order of k; between them everything is interpolated over log k, beyond them it stays."""
 
-    knots: tuple[CalibrationPoint, ...]
+    points: tuple[CalibrationPoint, ...]
 
     def at(self, k: int) -> CalibrationPoint:
-        """The knot for k normals."""
-        if not self.knots:
-            raise FewoneError("the calibration holds no knot; calibrate the learner again")
-        after = bisect_left([knot.k for knot in self.knots], k)
+        """The calibration point for k normals."""
+        if not self.points:
+            raise FewoneError("the calibration holds no point; calibrate the learner again")
+        after = bisect_left([point.k for point in self.points], k)
         if after == 0:
-            return replace(self.knots[0], k=k)
-        if after == len(self.knots):
-            return replace(self.knots[-1], k=k)
-        low, high = self.knots[after - 1], self.knots[after]
+            return replace(self.points[0], k=k)
+        if after == len(self.points):
+            return replace(self.points[-1], k=k)
+        low, high = self.points[after - 1], self.points[after]
         share = math.log(k / low.k) / math.log(high.k / low.k)
         numbers = {
             field.name: (1 - share) * getattr(low, field.name) + share * getattr(high, field.name)
             for field in fields(CalibrationPoint)
-            if field.name not in ("k", "tails", "peaks")
+            if field.name not in ("k", "mean_quantiles", "largest_quantiles")
         }
-        tails, peaks = _mix(low.tails, high.tails, share), _mix(low.peaks, high.peaks, share)
-        return CalibrationPoint(k=k, tails=tails, peaks=peaks, **numbers)
+        means = _mix(low.mean_quantiles, high.mean_quantiles, share)
+        largest = _mix(low.largest_quantiles, high.largest_quantiles, share)
+        return CalibrationPoint(k=k, mean_quantiles=means, largest_quantiles=largest, **numbers)
 
     def threshold(self, k: int, false_alarm_rate: float, group: int = 1) -> float:
         """The logit above which a share `false_alarm_rate` of normals (of the means of `group` of them) lies.
@@ -90,8 +92,8 @@ class CalibrationMap:
         Between the kept quantiles the log of the rate is interpolated; beyond the last one its slope goes on.
         """
         _check_rate(false_alarm_rate)
-        tails = [tail for tail in self._find_tails(k) if tail.group <= group]
-        return _find_logit(tails[-1].quantiles, false_alarm_rate)
+        known = [one for one in self._find_quantiles(k) if one.group <= group]
+        return _find_logit(known[-1].quantiles, false_alarm_rate)
 
     def peak_threshold(self, k: int, false_alarm_rate: float, group: int) -> float:
         """The logit that the largest of `group` normals exceeds with a probability of at most `false_alarm_rate`.
@@ -101,7 +103,7 @@ class CalibrationMap:
         what was measured the tail is exponential, at the larger of its two slopes.
         """
         _check_rate(false_alarm_rate)
-        known = [*self._find_tails(k)[:1], *(peak for peak in self.at(k).peaks if peak.group <= group)][-1]
+        known = [*self._find_quantiles(k)[:1], *(one for one in self.at(k).largest_quantiles if one.group <= group)][-1]
         rate = false_alarm_rate * min(1.0, known.group / group)
         last = 1.0 - LEVELS[-1]
         if rate >= last:
@@ -110,14 +112,14 @@ class CalibrationMap:
 
     def tail_scale(self, k: int) -> float:
         """By how much the logit of single normals grows where they become e times as rare."""
-        quantiles = self._find_tails(k)[0].quantiles
+        quantiles = self._find_quantiles(k)[0].quantiles
         wide = (quantiles[-1] - quantiles[2]) / math.log((1 - LEVELS[2]) / (1 - LEVELS[-1]))
         steep = (quantiles[-1] - quantiles[-2]) / math.log((1 - LEVELS[-2]) / (1 - LEVELS[-1]))
         return max(wide, steep, 1e-3)
 
     def find_rate(self, k: int, logit: float) -> float:
         """The share of single normals above a logit; at most a half, and never 0."""
-        quantiles = self._find_tails(k)[0].quantiles
+        quantiles = self._find_quantiles(k)[0].quantiles
         if logit >= quantiles[-1]:
             share = (1 - LEVELS[-1]) * math.exp((quantiles[-1] - logit) / self.tail_scale(k))
             return max(share, sys.float_info.min)
@@ -127,11 +129,11 @@ class CalibrationMap:
         share = (logit - quantiles[after - 1]) / max(quantiles[after] - quantiles[after - 1], 1e-12)
         return math.exp((1 - share) * math.log(1 - LEVELS[after - 1]) + share * math.log(1 - LEVELS[after]))
 
-    def _find_tails(self, k: int) -> tuple[NormalQuantiles, ...]:
-        tails = self.at(k).tails
-        if not tails:
+    def _find_quantiles(self, k: int) -> tuple[NormalQuantiles, ...]:
+        found = self.at(k).mean_quantiles
+        if not found:
             raise FewoneError("the calibration holds no quantiles of normals; calibrate the learner again")
-        return tails
+        return found
 
 
 def _check_rate(false_alarm_rate: float) -> None:
@@ -149,7 +151,7 @@ def _find_logit(quantiles: Sequence[float], rate: float) -> float:
 
 
 def _mix(low: Sequence[NormalQuantiles], high: Sequence[NormalQuantiles], share: float) -> tuple[NormalQuantiles, ...]:
-    """Between two knots, the groups that both have."""
+    """Between two points, the groups that both have."""
     return tuple(
         NormalQuantiles(
             one.group, tuple((1 - share) * a + share * b for a, b in zip(one.quantiles, two.quantiles, strict=True))
@@ -163,22 +165,23 @@ def mix_calibrations(own: CalibrationMap, start: CalibrationMap, share: float) -
 
     Quantiles of groups that one of them alone has are its own.
 
-    >>> few = CalibrationMap((CalibrationPoint(5, slope=1.0, threshold=2.0, follow=0.0, typical=0.0),))
-    >>> many = CalibrationMap((CalibrationPoint(5, slope=4.0, threshold=0.0, follow=0.0, typical=0.0),))
+    >>> few = CalibrationMap((CalibrationPoint(5, slope=1.0, threshold=2.0, support_weight=0.0, reference=0.0),))
+    >>> many = CalibrationMap((CalibrationPoint(5, slope=4.0, threshold=0.0, support_weight=0.0, reference=0.0),))
     >>> mix_calibrations(few, many, 0.5).at(5).slope, mix_calibrations(few, many, 0.5).at(5).threshold
     (2.0, 1.0)
     """
-    knots = []
-    for k in sorted({knot.k for one in (own, start) for knot in one.knots}):
+    points = []
+    for k in sorted({point.k for one in (own, start) for point in one.points}):
         mine, theirs = own.at(k), start.at(k)
         numbers = {
             name: share * getattr(mine, name) + (1 - share) * getattr(theirs, name)
-            for name in ("threshold", "follow", "typical")
+            for name in ("threshold", "support_weight", "reference")
         }
         slope = math.exp(share * math.log(mine.slope) + (1 - share) * math.log(theirs.slope))
-        tails, peaks = (_join(getattr(mine, name), getattr(theirs, name), share) for name in ("tails", "peaks"))
-        knots.append(CalibrationPoint(k, slope, tails=tails, peaks=peaks, **numbers))
-    return CalibrationMap(tuple(knots))
+        means = _join(mine.mean_quantiles, theirs.mean_quantiles, share)
+        largest = _join(mine.largest_quantiles, theirs.largest_quantiles, share)
+        points.append(CalibrationPoint(k, slope, mean_quantiles=means, largest_quantiles=largest, **numbers))
+    return CalibrationMap(tuple(points))
 
 
 def _join(
@@ -223,11 +226,13 @@ class Calibrated(nn.Module):
         slopes, offsets = [], []
         for task in range(len(support)):
             one = support[task : task + 1]
-            knot = self.calibration.at(max(1, int((one.labels == NORMAL).sum())))
-            own = score_leaving_one_out(self.learner, one).mean() if knot.follow else torch.tensor(knot.typical)
-            shift = 0.0 if own.isnan() else knot.follow * (float(own) - knot.typical)
-            slopes.append(knot.slope)
-            offsets.append(knot.slope * (knot.threshold + shift))
+            point = self.calibration.at(max(1, int((one.labels == NORMAL).sum())))
+            weight, own = point.support_weight, torch.tensor(point.reference)
+            if weight:
+                own = score_leaving_one_out(self.learner, one).mean()
+            shift = 0.0 if own.isnan() else weight * (float(own) - point.reference)
+            slopes.append(point.slope)
+            offsets.append(point.slope * (point.threshold + shift))
         return CalibratedScorer(scorer, _column(slopes, support), _column(offsets, support))
 
 

@@ -65,7 +65,7 @@ def calibrate(
     by_support: bool = True,
     exchange: Exchange = ALONE,
 ) -> CalibrationMap:
-    """The map that is right over held-out tasks: one knot for each K of `sizes` that most of them have normals for.
+    """The map that is right over held-out tasks: one point for each K of `sizes` that most of them have normals for.
 
     by_support: the threshold may go along with a support's own leave-one-out scores, which costs K adaptations.
     exchange: the workers that share the episodes.
@@ -74,15 +74,15 @@ def calibrate(
         raise FewoneError(
             "there is no held-out task to calibrate on; give validation tasks or leave training tasks out"
         )
-    knots = []
+    points = []
     for k in sorted(set(sizes)):
         roomy = [replace(part, tasks=tuple(task for task in part.tasks if _room(task) >= k)) for part in held_out]
         if 2 * _count_units(roomy) > _count_units(held_out):
             sized = replace(sampler, support_size=k, normal_share=1.0)
-            knots.append(fit_knot(k, _score(roomy, sized, adaptation_sets, queries, seed, by_support, exchange)))
-    if not knots:
+            points.append(fit_point(k, _score(roomy, sized, adaptation_sets, queries, seed, by_support, exchange)))
+    if not points:
         raise FewoneError(f"the held-out tasks have too few normals to calibrate for K = {min(sizes)}; add examples")
-    return CalibrationMap(tuple(knots))
+    return CalibrationMap(tuple(points))
 
 
 def count_draws(tasks: Sequence[Task], sizes: Sequence[int], adaptation_sets: int, queries: int = QUERIES) -> int:
@@ -167,12 +167,13 @@ def _plan(task: Task, k: int, adaptation_sets: int, queries: int) -> EvaluationP
 
 
 PENALTIES = (0.02, 0.1, 0.02)
-"""What it costs, in nats summed over units, to move the log-slope, the threshold (in deviations) and follow away."""
+"""Weights c_j of the penalty sum_j c_j log(1 + a_j^2), in nats beside the loss summed over units, on the parameters a:
+log-slope, threshold (in deviations of the scores) and logit of the support weight, each minus its start."""
 
 TOLERANCE = 0.5
 """A unit whose loss is this high counts half as much as one without loss: an odd task bends the map, no more."""
 
-FOLLOW_LIMITS = (0.02, 0.95)
+SUPPORT_WEIGHT_LIMITS = (0.02, 0.95)
 """How little and how much a threshold may go along with its support, before the loss has its say."""
 
 
@@ -180,8 +181,8 @@ FOLLOW_LIMITS = (0.02, 0.95)
 class _Table:
     """All episodes side by side, in units of the scores' spread: scores and weights (E, n), labels (E, n), unit (E,).
 
-    departure (E,): of the support's own scores from the typical ones; weights: each class of an episode sums to 1/2.
-    follow: what normals alone say of how far the threshold should go along, as a logit.
+    departure (E,): of the support's own scores from their reference; weights: each class of an episode sums to 1/2.
+    support_weight: what normals alone say of it, as a logit.
     """
 
     scores: Tensor
@@ -189,12 +190,12 @@ class _Table:
     weights: Tensor
     unit: Tensor
     departure: Tensor
-    follow: float
+    support_weight: float
 
     def robust_loss(self, parameters: Tensor) -> Tensor:
         """Sum over units of a concave function of the unit's mean class-balanced cross-entropy."""
-        log_slope, threshold, follow = parameters
-        moved = threshold + torch.sigmoid(follow + self.follow) * self.departure.unsqueeze(-1)
+        log_slope, threshold, support_weight = parameters
+        moved = threshold + torch.sigmoid(support_weight + self.support_weight) * self.departure.unsqueeze(-1)
         losses = F.binary_cross_entropy_with_logits(
             log_slope.exp() * (self.scores - moved), self.labels, self.weights, reduction="none"
         ).sum(-1)
@@ -209,7 +210,7 @@ class _Table:
 
 
 def _tabulate(scored: Sequence[Scored], departure: Tensor, spread: float) -> _Table:
-    """The episodes, and where the search for follow begins and what it is shrunk towards."""
+    """The episodes, and the support weight where the search begins and which it is shrunk towards."""
     longest = max(len(episode.scores) for episode in scored)
     scores, labels, weights = (torch.zeros(len(scored), longest, dtype=torch.float64) for _ in range(3))
     names = {name: number for number, name in enumerate(dict.fromkeys(episode.unit for episode in scored))}
@@ -222,11 +223,11 @@ def _tabulate(scored: Sequence[Scored], departure: Tensor, spread: float) -> _Ta
             weights[row, :size] += 0.5 * own / own.sum().clamp_min(1.0)
     unit = torch.tensor([names[episode.unit] for episode in scored])
     centres = torch.stack([episode.scores[episode.labels == NORMAL].mean() for episode in scored])
-    follow = _find_follow(centres, departure, unit)
-    return _Table(scores, labels, weights, unit, departure / spread, math.log(follow / (1.0 - follow)))
+    support_weight = _find_support_weight(centres, departure, unit)
+    return _Table(scores, labels, weights, unit, departure / spread, math.log(support_weight / (1.0 - support_weight)))
 
 
-def _find_follow(centres: Tensor, departure: Tensor, unit: Tensor) -> float:
+def _find_support_weight(centres: Tensor, departure: Tensor, unit: Tensor) -> float:
     """How far the centre of an episode's normals (E,) goes along with its support's departure (E,), from task to task.
 
     Where anomalies are far off, the loss hardly sees the normals' places, but false alarms do. The median slope over
@@ -234,19 +235,19 @@ def _find_follow(centres: Tensor, departure: Tensor, unit: Tensor) -> float:
     """
     rise, run = centres[:, None] - centres, departure[:, None] - departure
     counted = (run > 0) & (unit[:, None] != unit)
-    least, most = FOLLOW_LIMITS
+    least, most = SUPPORT_WEIGHT_LIMITS
     return min(max(float((rise[counted] / run[counted]).median()), least), most) if bool(counted.any()) else least
 
 
-def fit_knot(k: int, scored: Sequence[Scored], most_alarms: float = 1.0) -> CalibrationPoint:
-    """Slope, threshold and follow of least loss over units, shrunk towards the learner's own threshold.
+def fit_point(k: int, scored: Sequence[Scored], most_alarms: float = 1.0) -> CalibrationPoint:
+    """Slope, threshold and support weight of least loss over units, shrunk towards the learner's own threshold.
 
     most_alarms: where the least loss would call more of a new unit's normals anomalous, the threshold is raised.
     """
     own = torch.tensor([episode.own for episode in scored], dtype=torch.float64)
     alone = bool(own.isnan().any())
-    typical = 0.0 if alone else float(own.median())
-    departure = torch.zeros_like(own) if alone else own - typical
+    reference = 0.0 if alone else float(own.median())
+    departure = torch.zeros_like(own) if alone else own - reference
     spread = _within_spread(scored)
     table = _tabulate(scored, departure, spread)
     parameters = torch.tensor([0.0, table.middle(), 0.0], dtype=torch.float64, requires_grad=True)
@@ -261,21 +262,25 @@ def fit_knot(k: int, scored: Sequence[Scored], most_alarms: float = 1.0) -> Cali
         return loss
 
     optimizer.step(penalized_loss)  # type: ignore[no-untyped-call]
-    log_slope, threshold, follow = parameters.detach()
-    knot = CalibrationPoint(
+    log_slope, threshold, support_weight = parameters.detach()
+    point = CalibrationPoint(
         k,
         slope=float(log_slope.exp()) / spread,
         threshold=float(threshold) * spread,
-        follow=0.0 if alone else float(torch.sigmoid(follow + table.follow)),
-        typical=typical,
+        support_weight=0.0 if alone else float(torch.sigmoid(support_weight + table.support_weight)),
+        reference=reference,
     )
-    members = _gather(knot, scored, departure)
+    members = _gather(point, scored, departure)
     level = max((one for one in LEVELS if one <= 1.0 - most_alarms + 1e-9), default=None)
-    excess = 0.0 if level is None else _find_tails(members, "mean")[0].quantiles[LEVELS.index(level)]
+    excess = 0.0 if level is None else _group_quantiles(members, "mean")[0].quantiles[LEVELS.index(level)]
     if excess > 0.0:
-        knot = replace(knot, threshold=knot.threshold + excess / knot.slope)
-        members = _gather(knot, scored, departure)
-    return replace(knot, tails=_find_tails(members, "mean"), peaks=_find_tails(members, "largest")[1:])
+        point = replace(point, threshold=point.threshold + excess / point.slope)
+        members = _gather(point, scored, departure)
+    return replace(
+        point,
+        mean_quantiles=_group_quantiles(members, "mean"),
+        largest_quantiles=_group_quantiles(members, "largest")[1:],
+    )
 
 
 def _within_spread(scored: Sequence[Scored]) -> float:
@@ -290,11 +295,11 @@ def _within_spread(scored: Sequence[Scored]) -> float:
     return spread if spread > 1e-12 else 1.0
 
 
-def _gather(knot: CalibrationPoint, scored: Sequence[Scored], departure: Tensor) -> dict[tuple[str, int, int], Tensor]:
+def _gather(point: CalibrationPoint, scored: Sequence[Scored], departure: Tensor) -> dict[tuple[str, int, int], Tensor]:
     """The calibrated logits of the normals that may stand in one group: of a unit, a support and a recording."""
     groups: dict[tuple[str, int, int], list[Tensor]] = {}
     for episode, moved in zip(scored, departure, strict=True):
-        logits = knot.slope * (episode.scores - knot.threshold - knot.follow * moved)
+        logits = point.slope * (episode.scores - point.threshold - point.support_weight * moved)
         normal = episode.labels == NORMAL
         recordings = episode.recordings
         keys = torch.zeros_like(episode.labels) if recordings is None else recordings
@@ -303,11 +308,11 @@ def _gather(knot: CalibrationPoint, scored: Sequence[Scored], departure: Tensor)
     return {key: torch.cat(parts) for key, parts in groups.items()}
 
 
-def _find_tails(
+def _group_quantiles(
     members: dict[tuple[str, int, int], Tensor], what: Literal["mean", "largest"]
 ) -> tuple[NormalQuantiles, ...]:
     """Quantiles, for a unit that is none of these, of the normals' mean or largest logit for each group size."""
-    tails = []
+    found = []
     for size in GROUPS:
         units: dict[str, list[Tensor]] = {}
         for (unit, _, _), logits in members.items():
@@ -316,5 +321,5 @@ def _find_tails(
                 grouped = logits[:whole].view(-1, size)
                 units.setdefault(unit, []).append(grouped.mean(-1) if what == "mean" else grouped.amax(-1))
         if units:
-            tails.append(NormalQuantiles(size, find_quantiles([torch.cat(parts) for parts in units.values()], LEVELS)))
-    return tuple(tails)
+            found.append(NormalQuantiles(size, find_quantiles([torch.cat(parts) for parts in units.values()], LEVELS)))
+    return tuple(found)

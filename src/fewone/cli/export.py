@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
     detector, shape = load_fitted(chosen.detector)
     difference = export_onnx(detector, chosen.onnx, chosen.recording)
     size = chosen.onnx.stat().st_size
-    shape = (len(detector.stretches_), *shape) if isinstance(detector, AlignedDetector) else shape
+    shape = (len(detector.segments_), *shape) if isinstance(detector, AlignedDetector) else shape
     print(f"{chosen.onnx}: {size / 1e3:.0f} kB, takes values (n, {', '.join(map(str, shape))}) float32;")
     print(f"ONNX Runtime gives the detector's scores to {difference:.1e}")
     return 0

@@ -50,7 +50,7 @@ class Arguments:
     stride: int | None = None
     """Recordings are cut into a window every so many time steps (default: one window after the other)."""
     aligned: bool = False
-    """Every recording is a run of one course (an operation of a machine), all cut alike: window p is judged by window
+    """Every recording is a run of one operation of a machine, all cut alike: window p is judged by window
     p of the normals, and there is one decision per run."""
     force: bool = False
     """Replace a detector that is there already."""
@@ -150,17 +150,17 @@ def _fit(detector: FewShotDetector, found: Sequence[FileExamples], out: Path) ->
 
 
 def _fit_aligned(detector: FewShotDetector, found: Sequence[FileExamples], out: Path) -> Outcome:
-    """A detector for each window of the course."""
+    """A detector for each window of the operation."""
     for one in found:
         if not one.recording or len(one.places) != len(found[0].places):
             raise FewoneError(
                 f"{one.file}: {len(one.places)} windows, {found[0].file} has {len(found[0].places)}; --aligned takes"
-                f" recordings of one course, all of the same length"
+                f" runs of one operation, all of the same length"
             )
     aligned = AlignedDetector(detector).fit(np.stack([one.values for one in found]))
     aligned.save(out)
     reports = aligned.report()
     odd = [f"{found[run].file} at {found[run].places[p]}" for p, report in enumerate(reports) for run in report.odd]
     lines = Counter(line for report in reports for line in report.warnings)
-    told = tuple(f"{line} (in {count} of {len(reports)} windows of the course)" for line, count in lines.items())
+    told = tuple(f"{line} (in {count} of {len(reports)} windows of the operation)" for line, count in lines.items())
     return Outcome(len(found), tuple(odd), told)

@@ -80,6 +80,6 @@ def _show_accuracy(accuracy: Sequence[Accuracy]) -> list[str]:
     for one in accuracy:
         bounds = "" if one.low is None or one.high is None else f"[{one.low:.1f}, {one.high:.1f}]"
         line = f"  K = {one.support_size:<3} {one.balanced_accuracy:5.1f} {bounds:<14} {one.auroc:5.1f}"
-        level = "each run, the mean of its stretches" if one.level == "run" else "each stretch"
+        level = "each run, the mean of its segments" if one.level == "run" else "each segment"
         lines.append(f"{line}  {level}" if runs else line)
     return lines

@@ -180,7 +180,7 @@ def _find_manner(detector: Opened) -> tuple[bool, float | None]:
     from fewone.detector.aligned import AlignedDetector
 
     aligned = isinstance(detector, AlignedDetector)
-    first = detector.stretches_[0] if isinstance(detector, AlignedDetector) else detector
+    first = detector.segments_[0] if isinstance(detector, AlignedDetector) else detector
     return not aligned, first.sampling_rate or (None if first.card is None else first.card.sampling_rate)
 
 
@@ -216,7 +216,7 @@ def load_fitted(folder: Path) -> tuple[FewShotDetector | AlignedDetector, tuple[
 
     if is_aligned(folder):
         aligned = AlignedDetector.load(folder)
-        return aligned, tuple(aligned.stretches_[0].support_.values.shape[1:])
+        return aligned, tuple(aligned.segments_[0].support_.values.shape[1:])
     detector = load_detector(folder)
     if not hasattr(detector, "support_") or detector.card is None:
         raise FewoneError(

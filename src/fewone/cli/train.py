@@ -29,6 +29,7 @@ from fewone.experiments.trunks import find_training
 from fewone.learners import EvidenceSettings
 from fewone.networks.efficientnet_lite import is_installed
 from fewone.networks.frozen import FROZEN
+from fewone.old_names import rename_learner
 from fewone.picture_files import PICTURES
 from fewone.training import Progress as Training
 from fewone.training import Validation, compare_versions, find_best, read_history
@@ -124,6 +125,8 @@ def parse(arguments: Sequence[str]) -> Arguments:
     if start is not None and not isinstance(default.learning, EvidenceSettings):
         raise FewoneError(f"--start {start}: {default.learner} cannot begin with a model; take --learner evidence")
     chosen = parse_options(Arguments, words, "fewone train", Arguments(default, tyro.MISSING))
+    learner = rename_learner(chosen.experiment.learner)
+    chosen = replace(chosen, experiment=replace(chosen.experiment, learner=learner))
     if chosen.threads is not None:
         training = replace(chosen.experiment.training, threads=chosen.threads)
         chosen = replace(chosen, experiment=replace(chosen.experiment, training=training))
@@ -179,7 +182,7 @@ def note_learned_by_heart(history: Sequence[Validation], tasks: int) -> str | No
     return (
         f"note: the validation loss rose from the first validation on ({losses[0]:.3f}, {losses[1]:.3f}, ...,"
         f" {losses[-1]:.3f}): the {tasks} training tasks were learned by heart; add tasks, or take a learner with less"
-        f" to learn (--learner evidence or contrast for series, protonet for pictures)"
+        f" to learn (--learner evidence or support-distance for series, protonet for pictures)"
     )
 
 

@@ -1,6 +1,6 @@
-"""The public Bosch milling data (M01|M02/OPxx/good|bad/*.h5) -> tasks: one stretch of one operation on one machine.
+"""The public Bosch milling data (M01|M02/OPxx/good|bad/*.h5) -> tasks: one segment of one operation on one machine.
 
-Normals are good runs, anomalies bad runs, (3 axes, 2048 samples). The six stretches of an operation list the same runs
+Normals are good runs, anomalies bad runs, (3 axes, 2048 samples). The six segments of an operation list the same runs
 in the same order. A task needs two bad runs. The third public machine is left untouched.
 """
 
@@ -22,7 +22,7 @@ from fewone.errors import FewoneError
 
 LENGTH = 2048
 AXES = 3
-STRETCHES = 6
+SEGMENTS = 6
 MACHINES = ("M01", "M02")
 OPERATIONS = tuple(f"OP{number:02d}" for number in range(15))
 EVENT = "Feb_2019"
@@ -125,8 +125,8 @@ def list_runs(folder: Path) -> list[Run]:
     ]
 
 
-def read_stretches(path: Path) -> NDArray[np.generic]:
-    """Six evenly spaced stretches of one run, (6, 3, 2048), of a whole public run or of one cut to just these."""
+def read_segments(path: Path) -> NDArray[np.generic]:
+    """Six evenly spaced segments of one run, (6, 3, 2048), of a whole public run or of one cut to just these."""
     try:
         with h5py.File(path, "r") as file:
             rows = file["vibration_data"][()]
@@ -142,7 +142,7 @@ def read_stretches(path: Path) -> NDArray[np.generic]:
         raise FewoneError(
             f"{path}: vibration_data holds NaN or infinity in row {_first_bad_row(rows)}; remove the file or mend it"
         )
-    starts = [round(number * (len(rows) - LENGTH) / (STRETCHES - 1)) for number in range(STRETCHES)]
+    starts = [round(number * (len(rows) - LENGTH) / (SEGMENTS - 1)) for number in range(SEGMENTS)]
     return np.stack([rows[start : start + LENGTH].T for start in starts])
 
 
@@ -155,7 +155,7 @@ def _first_bad_row(rows: NDArray[np.generic]) -> int:
 
 
 def load_cnc(request: Request) -> TaskSplits:
-    """cnc/VARIANT: the runs that the variant's splits need, each once, as tasks of one stretch."""
+    """cnc/VARIANT: the runs that the variant's splits need, each once, as tasks of one segment."""
     plan = design(request.variant)
     parts = (plan.train, plan.validation, plan.test)
     runs = [run for run in list_runs(request.folder) if any(_takes(part, run) for part in parts)]
@@ -190,13 +190,13 @@ def _takes(part: Part, run: Run) -> bool:
 
 
 def _build_store(runs: list[Run]) -> Store:
-    """Row 6 r + p holds stretch p of run r; the recording is the run, so that decisions can be made per run."""
-    blocks = [read_stretches(run.path) for run in runs]
+    """Row 6 r + p holds segment p of run r; the recording is the run, so that decisions can be made per run."""
+    blocks = [read_segments(run.path) for run in runs]
     whole = all(np.issubdtype(block.dtype, np.integer) and _fits_int16(block) for block in blocks)
-    values = np.empty((len(blocks) * STRETCHES, AXES, LENGTH), dtype=np.int16 if whole else np.float32)
+    values = np.empty((len(blocks) * SEGMENTS, AXES, LENGTH), dtype=np.int16 if whole else np.float32)
     for number, block in enumerate(blocks):
-        values[number * STRETCHES : (number + 1) * STRETCHES] = block
-    return Store(torch.from_numpy(values), torch.arange(len(runs)).repeat_interleave(STRETCHES))
+        values[number * SEGMENTS : (number + 1) * SEGMENTS] = block
+    return Store(torch.from_numpy(values), torch.arange(len(runs)).repeat_interleave(SEGMENTS))
 
 
 def _fits_int16(block: NDArray[np.generic]) -> bool:
@@ -205,7 +205,7 @@ def _fits_int16(block: NDArray[np.generic]) -> bool:
 
 
 def _build_tasks(part: Part, runs: list[Run], store: Store) -> tuple[Task, ...]:
-    """The tasks of a split: every machine and operation with enough bad runs, six stretches each."""
+    """The tasks of a split: every machine and operation with enough bad runs, six segments each."""
     tasks = []
     for machine in part.machines:
         for operation in part.operations:
@@ -221,11 +221,11 @@ def _build_tasks(part: Part, runs: list[Run], store: Store) -> tuple[Task, ...]:
             cluster = f"{machine}/{operation}"
             tasks += [
                 Task(
-                    f"{cluster}/{stretch}",
-                    RowPool(store, good * STRETCHES + stretch),
-                    RowPool(store, bad * STRETCHES + stretch),
+                    f"{cluster}/{segment}",
+                    RowPool(store, good * SEGMENTS + segment),
+                    RowPool(store, bad * SEGMENTS + segment),
                     cluster=cluster,
                 )
-                for stretch in range(STRETCHES)
+                for segment in range(SEGMENTS)
             ]
     return tuple(tasks)

@@ -14,7 +14,7 @@ from fewone.episodes import NORMAL, Examples, InputScaling, Moments
 from fewone.errors import FewoneError
 from fewone.learners import DataFacts, MetaLearner, PldaSettings, Scorer
 from fewone.learners.evidence import Locating
-from fewone.learners.meta_learner import GAIN
+from fewone.learners.meta_learner import PARAMETER_SCALE
 from fewone.learners.plda import build_plda
 from fewone.networks import NetworkSettings
 
@@ -94,7 +94,7 @@ def adapt_to(learner: Adapting, preparation: InputScaling, support: Support) -> 
 
 
 class AdaptedTogether(Adapted):
-    """The same for S aligned stretches, each a task of its own: one module with the learner's weights once.
+    """The same for S aligned segments, each a task of its own: one module with the learner's weights once.
 
     Moments shaped (S, 1, channels, 1, ...).
     """
@@ -107,7 +107,7 @@ class AdaptedTogether(Adapted):
 
 @torch.no_grad()
 def adapt_together(learner: Adapting, preparation: InputScaling, normals: Tensor) -> AdaptedTogether:
-    """The learner adapted to the normals of S stretches, (S, K, *shape)."""
+    """The learner adapted to the normals of S segments, (S, K, *shape)."""
     inputs, moments = preparation(normals), None
     if preparation.standardize:
         moments = Moments.of(inputs, space=inputs.dim() - 3)
@@ -135,9 +135,9 @@ def leave_one_out(learner: Adapting, preparation: InputScaling, support: Support
 def _leave_out_at_once(learner: Adapting, examples: Examples, left: Tensor) -> Tensor | None:
     """The same in one go where the learner has a way to; None where it has none."""
     if isinstance(learner, Calibrated):
-        knot = learner.calibration.at(len(left) - 1)
-        logits = None if knot.follow else _leave_out_at_once(learner.learner, examples, left)
-        return None if logits is None else knot.slope * (logits - knot.threshold)
+        point = learner.calibration.at(len(left) - 1)
+        logits = None if point.support_weight else _leave_out_at_once(learner.learner, examples, left)
+        return None if logits is None else point.slope * (logits - point.threshold)
     return learner.leave_one_out(examples, left) if isinstance(learner, LeavingOneOut) else None
 
 
@@ -165,7 +165,7 @@ def plain_learner(width: int) -> MetaLearner:
     facts = DataFacts((width,))
     learner = build_plda(PldaSettings(dimensions=0), NetworkSettings(architecture="identity"), facts).double()
     state = learner.state_dict()
-    state["within_logit"] = torch.full_like(state["within_logit"], TABLE_WITHIN).logit() / GAIN
+    state["within_logit"] = torch.full_like(state["within_logit"], TABLE_WITHIN).logit() / PARAMETER_SCALE
     # Columns arrive in units of the normals' deviation; the head wants a total variance of 1, of which they are a part.
     state["last_norm.running_variance"] = torch.full_like(state["last_norm.running_variance"], 1.0 / TABLE_WITHIN)
     state["log_scale"] = torch.zeros_like(state["log_scale"])

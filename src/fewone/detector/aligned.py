@@ -1,8 +1,8 @@
-"""Runs of one course (an operation of a machine) -> one decision per run: a detector for each stretch of the course.
+"""Runs of one operation of a machine -> one decision per run: a detector for each segment of the operation.
 
-Stretch p shows the same part of the course in every run, so what is normal there is learned there. The verdict on a run
-is that on a recording (`recording_verdicts.py`): the mean over its stretches against a threshold that was calibrated
-for just such means, and the worst stretch against one for the worst of so many.
+Segment p shows the same part of the operation in every run, so what is normal there is learned there. The verdict on a
+run is that on a recording (`recording_verdicts.py`): the mean over its segments against a threshold that was calibrated
+for just such means, and the worst segment against one for the worst of so many.
 """
 
 from __future__ import annotations
@@ -35,32 +35,34 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ALIGNED = "aligned"
+SEGMENT, OLD_SEGMENT = "segment-", "stretch-"
+"""The folders of the detectors, today and in version 0.1."""
 
 
 @dataclass(frozen=True)
-class Stretches:
-    """The hash of the detector of each stretch, so that parts of two detectors are never mixed."""
+class Segments:
+    """The hash of the detector of each segment, so that parts of two detectors are never mixed."""
 
     detectors: tuple[str, ...]
 
 
 class AlignedDetector(Estimator):
-    """One decision per run from aligned stretches, (runs, stretches, *shape).
+    """One decision per run from aligned segments, (runs, segments, *shape).
 
     Parameters
     ----------
     detector
-        What `fewone.load` gives; it is cloned for each stretch and stays as it is. None: one of plain tables, for runs
-        (runs, stretches, columns), or (runs, stretches) with one number each.
+        What `fewone.load` gives; it is cloned for each segment and stays as it is. None: one of plain tables, for runs
+        (runs, segments, columns), or (runs, segments) with one number each.
 
     Attributes
     ----------
-    stretches_
-        The fitted detector of each stretch.
+    segments_
+        The fitted detector of each segment.
     offset_
         decision_function = score_samples - offset_.
     n_features_in_
-        How many stretches a run has.
+        How many segments a run has.
 
     Examples
     --------
@@ -74,45 +76,45 @@ class AlignedDetector(Estimator):
         self.detector = detector
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:  # noqa: N803
-        """Adapt to normal runs (runs, stretches, *shape); y is ignored, as scikit-learn has it: all runs are normal."""
+        """Adapt to normal runs (runs, segments, *shape); y is ignored, as scikit-learn has it: all runs are normal."""
         runs = self._read(X, first=True)
         model = self._model()
-        self.stretches_ = [model.unfitted().fit(runs[:, number]) for number in range(runs.shape[1])]
+        self.segments_ = [model.unfitted().fit(runs[:, number]) for number in range(runs.shape[1])]
         return self
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:  # noqa: N803
         """Add more normal runs: the same as `fit` on all of them."""
-        if not hasattr(self, "stretches_"):
+        if not hasattr(self, "segments_"):
             return self.fit(X)
         runs = self._read(X)
         for number, detector in enumerate(self._fitted()):
             detector.partial_fit(runs[:, number])
         return self
 
-    def score_stretches(self, X: ArrayLike) -> Scores:  # noqa: N803
-        """How normal each stretch of each run is, (runs, stretches)."""
+    def score_segments(self, X: ArrayLike) -> Scores:  # noqa: N803
+        """How normal each segment of each run is, (runs, segments)."""
         detectors = self._fitted()
         runs = self._read(X)
         return np.stack([detector.score_samples(runs[:, number]) for number, detector in enumerate(detectors)], axis=1)
 
     def score_samples(self, X: ArrayLike) -> Scores:  # noqa: N803
-        """How normal each run is, (runs,): the mean over its stretches, or less where one stretch is far worse."""
+        """How normal each run is, (runs,): the mean over its segments, or less where one segment is far worse."""
         return self.decision_function(X) + self.offset_
 
     def decision_function(self, X: ArrayLike) -> Scores:  # noqa: N803
-        """Above 0 a normal run, below 0 an anomalous one, (runs,): what the mean or the worst stretch says."""
+        """Above 0 a normal run, below 0 an anomalous one, (runs,): what the mean or the worst segment says."""
         return np.array([verdict.decision for verdict in self.judge_runs(X)])
 
     @property
     def offset_(self) -> float:
-        """decision_function = score_samples - offset_: for the mean over all stretches of a run."""
+        """decision_function = score_samples - offset_: for the mean over all segments of a run."""
         detectors = self._fitted()
         return -detectors[0].recording_scorer_.limit_whole(len(detectors))
 
     def judge_runs(self, X: ArrayLike) -> list[RecordingVerdict]:  # noqa: N803
-        """One verdict per run: wrong as a whole, or in one stretch."""
+        """One verdict per run: wrong as a whole, or in one segment."""
         scorer = self._fitted()[0].recording_scorer_
-        return [judge_recording(scorer, -scores) for scores in self.score_stretches(X)]
+        return [judge_recording(scorer, -scores) for scores in self.score_segments(X)]
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:  # noqa: N803
         """+1 normal, -1 anomalous, one per run."""
@@ -121,14 +123,14 @@ class AlignedDetector(Estimator):
     def anomaly_probability(self, X: ArrayLike) -> Scores:  # noqa: N803
         """The probability that a run is anomalous, where normals and anomalies are equally frequent."""
         scorer = self._fitted()[0].own_recording_scorer()
-        decisions = [judge_recording(scorer, -scores).decision for scores in self.score_stretches(X)]
+        decisions = [judge_recording(scorer, -scores).decision for scores in self.score_segments(X)]
         return np.exp(-np.logaddexp(0.0, decisions))
 
     def check_faults(
         self, faults: Sequence[str] | None = None, strengths: Sequence[float] = STRENGTHS, seed: int = 0
     ) -> FaultReport:
         """Which faults anywhere in a run would be found, from which strength on: as `FewShotDetector.check_faults`."""
-        runs = np.stack([stretch.support_.normals.numpy() for stretch in self._fitted()], axis=1)
+        runs = np.stack([segment.support_.normals.numpy() for segment in self._fitted()], axis=1)
 
         def fit(rows: NDArray[np.int64]) -> Judge:
             fitted = self.unfitted().fit(runs[rows])
@@ -139,36 +141,36 @@ class AlignedDetector(Estimator):
     def drift(self, X: ArrayLike, block: int = 10, level: float = LEVEL) -> Drift:  # noqa: N803
         """Whether recent runs, presumed normal and in the order of time, still score as those fitted on; by means."""
         own = np.mean([report.leave_one_out for report in self.report()], axis=0)
-        offset = np.mean([stretch.offset_ for stretch in self._fitted()])
-        return find_drift(own, self.score_stretches(X).mean(axis=1) - offset, block, level)
+        offset = np.mean([segment.offset_ for segment in self._fitted()])
+        return find_drift(own, self.score_segments(X).mean(axis=1) - offset, block, level)
 
     def report(self) -> tuple[SupportReport, ...]:
-        """What the normals of each stretch say of themselves; `odd` numbers the runs."""
+        """What the normals of each segment say of themselves; `odd` numbers the runs."""
         return tuple(detector.report() for detector in self._fitted())
 
     def plot(self, run: ArrayLike) -> Figure:
-        """A figure of all stretches of one run (stretches, *shape), with their scores and where the anomaly is."""
+        """A figure of all segments of one run (segments, *shape), with their scores and where the anomaly is."""
         windows = as_array(run, "run")
         return self.plot_windows(windows, range(len(windows)))
 
-    def plot_windows(self, values: NDArray[Any], stretches: range | list[int]) -> Figure:
-        """A figure of windows (n, *shape), each judged by the detector of its stretch."""
+    def plot_windows(self, values: NDArray[Any], segments: range | list[int]) -> Figure:
+        """A figure of windows (n, *shape), each judged by the detector of its segment."""
         from fewone.detector.drawing import LARGEST_COUNT, draw_examples
 
         detectors = self._fitted()
-        chosen = list(stretches)[:LARGEST_COUNT]
+        chosen = list(segments)[:LARGEST_COUNT]
         pairs = [(detectors[number], values[place : place + 1]) for place, number in enumerate(chosen)]
         maps = np.concatenate([detector.explain(value) for detector, value in pairs])
         decisions = np.concatenate([detector.decision_function(value) for detector, value in pairs])
         return draw_examples(values[: len(chosen)], maps, decisions)
 
     def save(self, folder: str | Path) -> None:
-        """Write a folder of JSON and safetensors with a detector for each stretch; `AlignedDetector.load` reads it."""
+        """Write a folder of JSON and safetensors with a detector for each segment; `AlignedDetector.load` reads it."""
         detectors = self._fitted()
         place = Path(folder)
         for number, detector in enumerate(detectors):
-            detector.save(place / f"stretch-{number}")
-        content = Stretches(tuple(_hash(place, number) for number in range(len(detectors))))
+            detector.save(place / f"{SEGMENT}{number}")
+        content = Segments(tuple(_hash(place, number) for number in range(len(detectors))))
         write_checkpoint(place, ALIGNED, {}, to_plain(content))
 
     @classmethod
@@ -182,21 +184,21 @@ class AlignedDetector(Estimator):
         place = Path(folder)
         _, document = read_checkpoint(place, ALIGNED)
         try:
-            content = from_plain(Stretches, document)
+            content = from_plain(Segments, document)
         except DocumentError as fault:
             raise FewoneError(
                 f"{place / ALIGNED}.json: {fault}; the file is not one that this version wrote"
             ) from fault
         if not content.detectors:
-            raise FewoneError(f"{place / ALIGNED}.json: it names no stretch; take a whole copy")
+            raise FewoneError(f"{place / ALIGNED}.json: it names no segment; take a whole copy")
         for number, digest in enumerate(content.detectors):
             if _hash(place, number) != digest:
-                raise FewoneError(f"{place}: stretch-{number} is not what was saved with the others; take a whole copy")
+                raise FewoneError(f"{place}: segment-{number} is not what was saved with the others; take a whole copy")
         detectors = [
-            load_detector(place / f"stretch-{number}", learner=learner) for number in range(len(content.detectors))
+            load_detector(_find_segment(place, number), learner=learner) for number in range(len(content.detectors))
         ]
         aligned = cls(detectors[0].unfitted())
-        aligned.stretches_, aligned.n_features_in_ = detectors, len(detectors)
+        aligned.segments_, aligned.n_features_in_ = detectors, len(detectors)
         return aligned
 
     def adapted_anew(self, **changes: float) -> AlignedDetector:
@@ -204,21 +206,21 @@ class AlignedDetector(Estimator):
         if not changes:
             return self
         other = AlignedDetector(self._model().unfitted().set_params(**changes))
-        other.stretches_ = [
-            stretch.unfitted().set_params(**changes).restore(stretch.support_, stretch.n_features_in_)
-            for stretch in self._fitted()
+        other.segments_ = [
+            segment.unfitted().set_params(**changes).restore(segment.support_, segment.n_features_in_)
+            for segment in self._fitted()
         ]
         other.n_features_in_ = self.n_features_in_
         return other
 
     def __repr__(self) -> str:
-        detector = self.stretches_[0] if self.__sklearn_is_fitted__() else self.detector
+        detector = self.segments_[0] if self.__sklearn_is_fitted__() else self.detector
         inside = repr(detector).partition("(")[2].rsplit(", ", 1)
-        fitted = f"{len(self.stretches_)} stretches" if self.__sklearn_is_fitted__() else "not fitted"
+        fitted = f"{len(self.segments_)} segments" if self.__sklearn_is_fitted__() else "not fitted"
         return f"AlignedDetector({inside[0]}, {fitted})" if len(inside) > 1 else f"AlignedDetector({fitted})"
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "stretches_")
+        return hasattr(self, "segments_")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -228,24 +230,24 @@ class AlignedDetector(Estimator):
 
     def _fitted(self) -> list[FewShotDetector]:
         check_is_fitted(self)
-        return self.stretches_
+        return self.segments_
 
     def _model(self) -> FewShotDetector:
-        """What is cloned for each stretch."""
+        """What is cloned for each segment."""
         if self.detector is not None and not isinstance(self.detector, FewShotDetector):
             raise InputError(f"detector: what fewone.load gives is expected, got {type(self.detector).__name__}")
         return FewShotDetector() if self.detector is None else self.detector
 
     def _read(self, X: ArrayLike, first: bool = False) -> NDArray[Any]:  # noqa: N803
-        """(runs, stretches, *shape), as many stretches as fitted on; first: it is fitted anew."""
+        """(runs, segments, *shape), as many segments as fitted on; first: it is fitted anew."""
         plain = self._model().learner is None
         runs = self._read_table(X, first) if plain else as_array(X)
         if runs.ndim == 2 and plain:
             runs = runs[..., None]
         if runs.ndim < 3 or runs.shape[1] == 0:
-            raise InputError(f"X: runs of aligned stretches expected, (runs, stretches, *shape), got {runs.shape}")
-        if not first and runs.shape[1] != len(self.stretches_):
-            raise InputError(f"X: {len(self.stretches_)} stretches a run expected, got {runs.shape[1]}: {runs.shape}")
+            raise InputError(f"X: runs of aligned segments expected, (runs, segments, *shape), got {runs.shape}")
+        if not first and runs.shape[1] != len(self.segments_):
+            raise InputError(f"X: {len(self.segments_)} segments a run expected, got {runs.shape[1]}: {runs.shape}")
         if first:
             self.n_features_in_ = runs.shape[1]
         return runs
@@ -263,8 +265,13 @@ def is_aligned(folder: Path) -> bool:
     return (folder / f"{ALIGNED}.json").exists()
 
 
+def _find_segment(folder: Path, number: int) -> Path:
+    old = folder / f"{OLD_SEGMENT}{number}"
+    return old if old.is_dir() else folder / f"{SEGMENT}{number}"
+
+
 def _hash(folder: Path, number: int) -> str:
-    place = folder / f"stretch-{number}" / f"{DETECTOR}.json"
+    place = _find_segment(folder, number) / f"{DETECTOR}.json"
     try:
         return hashlib.sha256(place.read_bytes()).hexdigest()
     except OSError as error:

@@ -71,7 +71,7 @@ def _sizes(side: int, parts: tuple[int, ...]) -> list[int]:
 
 
 def _starts(side: int, size: int, overlaps: int) -> list[int]:
-    """Where stretches of `size` begin, one every size / overlaps; the last ends where the side ends."""
+    """Where segments of `size` begin, one every size / overlaps; the last ends where the side ends."""
     return sorted({*range(0, side - size + 1, max(1, size // overlaps)), side - size})
 
 
@@ -87,7 +87,7 @@ def _picture_masks(channels: int, space: list[int]) -> Iterator[Tensor]:
 
 
 def _repair_series(one: Tensor, normals: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Stretches of each channel of (channels, length), filled twice: from a normal that fits around, and straight."""
+    """Segments of each channel of (channels, length), filled twice: from a normal that fits around, and straight."""
     channels, length = one.shape
     starts = torch.tensor(_starts(length, size, 4))
     count = len(starts)
@@ -103,7 +103,7 @@ def _repair_series(one: Tensor, normals: Tensor, size: int) -> tuple[Tensor, Ten
 
 
 def _find_filling(line: Tensor, normals: Tensor, starts: Tensor, size: int) -> Tensor:
-    """The stretch of any normal (K, length), at any time, whose surroundings are nearest to each stretch's: (m, size).
+    """The segment of any normal (K, length), at any time, whose surroundings are nearest to each segment's: (m, size).
 
     At any time, because a signal's phase is arbitrary: what the same time steps of another window hold fits nowhere.
     """
@@ -119,7 +119,7 @@ def _find_filling(line: Tensor, normals: Tensor, starts: Tensor, size: int) -> T
 
 
 def _bridge(line: Tensor, starts: Tensor, size: int) -> Tensor:
-    """A straight line between what lies before and after each stretch, (m, size); level at the ends of the series."""
+    """A straight line between what lies before and after each segment, (m, size); level at the ends of the series."""
     last = len(line) - 1
     before, after = starts - 1, starts + size
     left = line[torch.where(before < 0, after.clamp_max(last), before)]

@@ -100,7 +100,7 @@ def report_faults(
     strengths: Sequence[float],
     seed: int,
 ) -> FaultReport:
-    """normals (K, channels, *space), or runs (K, stretches, channels, length); fit: rows of them -> a judge."""
+    """normals (K, channels, *space), or runs (K, segments, channels, length); fit: rows of them -> a judge."""
     known, put = _choose_faults(data)
     names = tuple(known) if faults is None else tuple(faults)
     unknown = [name for name in names if name not in known]
@@ -131,8 +131,8 @@ def _choose_faults(data: Data) -> tuple[Sequence[str], Callable[[Values, str, fl
 
 
 def _inject_into_runs(runs: Values, fault: str, strength: float, seed: int) -> Values:
-    """A fault anywhere in the course: runs (n, stretches, channels, length)."""
-    count, stretches, channels, length = runs.shape
-    courses = runs.transpose(0, 2, 1, 3).reshape(count, channels, stretches * length)
-    faulty = inject(courses, fault, strength, seed).reshape(count, channels, stretches, length)
+    """A fault anywhere in the operation: runs (n, segments, channels, length)."""
+    count, segments, channels, length = runs.shape
+    whole = runs.transpose(0, 2, 1, 3).reshape(count, channels, segments * length)
+    faulty = inject(whole, fault, strength, seed).reshape(count, channels, segments, length)
     return faulty.transpose(0, 2, 1, 3)

@@ -1,7 +1,7 @@
 """A fitted detector <-> a folder of JSON and safetensors that can be shipped. Loading executes nothing.
 
-`FOLDER/detector.json` and its tensors hold the support and the dials, `FOLDER/model/` the learner; the first names the
-hash of the second, so that parts of two detectors are never mixed.
+`FOLDER/detector.json` and its tensors hold the support and the settings, `FOLDER/model/` the learner; the first names
+the hash of the second, so that parts of two detectors are never mixed.
 """
 
 from __future__ import annotations
@@ -86,13 +86,13 @@ def write_detector(folder: Path, delivery: SavedDetector) -> None:
         if delivery.calibration is not None:
             save_calibration(folder / MODEL, delivery.calibration)
         model = _hash(folder / MODEL)
-    dials = DetectorSettings(
+    settings = DetectorSettings(
         delivery.false_alarm_rate, delivery.sampling_rate, delivery.n_features, model, delivery.full_scale
     )
     tensors = {"values": _pack(delivery.support.values, delivery.full_scale), "labels": delivery.support.labels}
     if delivery.scores is not None:
         tensors["scores"] = delivery.scores
-    write_checkpoint(folder, DETECTOR, tensors, to_plain(dials))
+    write_checkpoint(folder, DETECTOR, tensors, to_plain(settings))
 
 
 def _describe(delivery: SavedDetector, learner: MetaLearner) -> ModelSpec | OwnSpec:
@@ -107,14 +107,14 @@ def read_detector(folder: Path, learner: MetaLearner | None = None) -> SavedDete
     tensors, document = read_checkpoint(folder, DETECTOR)
     place = folder / f"{DETECTOR}.json"
     try:
-        dials = from_plain(DetectorSettings, document)
+        settings = from_plain(DetectorSettings, document)
     except DocumentError as fault:
         raise FewoneError(f"{place}: {fault}; the file is not one that this version of fewone wrote") from fault
     card, scaling, shape, calibration = None, None, None, None
-    if dials.model is None and learner is not None:
+    if settings.model is None and learner is not None:
         raise FewoneError(f"{place}: a detector of plain tables, saved without a learner: leave learner= out")
-    if dials.model is not None:
-        if _hash(folder / MODEL) != dials.model:
+    if settings.model is not None:
+        if _hash(folder / MODEL) != settings.model:
             raise FewoneError(f"{folder / MODEL}: not the model that the detector was saved with; take a whole copy")
         calibration = load_calibration(folder / MODEL)
         if learner is None:
@@ -130,12 +130,12 @@ def read_detector(folder: Path, learner: MetaLearner | None = None) -> SavedDete
         card,
         calibration,
         support,
-        dials.n_features,
-        dials.false_alarm_rate,
-        dials.sampling_rate,
+        settings.n_features,
+        settings.false_alarm_rate,
+        settings.sampling_rate,
         scaling,
         scores,
-        dials.full_scale,
+        settings.full_scale,
     )
 
 

@@ -22,7 +22,7 @@ from fewone.calibration import CalibratedScorer
 from fewone.detector.adaptation import Adapted
 from fewone.detector.envelope import Envelope
 from fewone.learners.evidence import EvidenceScorer, Prediction, log_tail
-from fewone.learners.meta_learner import GAIN
+from fewone.learners.meta_learner import PARAMETER_SCALE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -157,7 +157,7 @@ def _tell_evidence(scorer: EvidenceScorer, inputs: Tensor, slope: float) -> list
     prediction = Prediction(scorer.centre, scorer.scale, scorer.freedom)
     departures = prediction.standardize(measured)[0]
     surprises = -log_tail(prediction.standardize(measured), scorer.freedom)[0]
-    weights, peak = (GAIN * evidence.log_weight).exp(), (GAIN * evidence.log_peak).exp()
+    weights, peak = (PARAMETER_SCALE * evidence.log_weight).exp(), (PARAMETER_SCALE * evidence.log_peak).exp()
     highest = torch.logsumexp(surprises, -1, keepdim=True) - math.log(surprises.shape[-1])
     shares = slope * (surprises * weights + peak * surprises.softmax(-1) * highest)
     ratios = (measured - _measure_normals(scorer).amax(1, keepdim=True))[0].exp()

@@ -146,6 +146,6 @@ def _is_shifted(support_size: int, scores: NDArray[np.float64], calibration: Cal
     if len(scores) < 2:
         return False
     # Each was judged by the others, so by one fewer than the support has.
-    sizes = [tail.group for tail in calibration.at(support_size - 1).tails]
+    sizes = [one.group for one in calibration.at(support_size - 1).mean_quantiles]
     limits = [calibration.threshold(support_size - 1, SHIFT_RATE, size) for size in sizes]
     return -float(scores.mean()) > float(np.interp(np.log(len(scores)), np.log(sizes), limits))

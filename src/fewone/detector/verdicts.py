@@ -57,7 +57,7 @@ def _conclude(
 
 
 def _judge_aligned(detector: AlignedDetector, blocks: Sequence[FileExamples], each_window: bool) -> Judged:
-    """A run is judged as a whole or not at all: every stretch has a detector of its own."""
+    """A run is judged as a whole or not at all: every segment has a detector of its own."""
     last = blocks[-1]
     left_out = np.concatenate([block.not_judged for block in blocks])
     if len(left_out):
@@ -70,18 +70,18 @@ def _judge_aligned(detector: AlignedDetector, blocks: Sequence[FileExamples], ea
 
 def _judge_run(detector: AlignedDetector, examples: FileExamples) -> list[Verdict]:
     """One verdict for a run of aligned windows, or one for each of them where they are not taken as one recording."""
-    expected = len(detector.stretches_)
+    expected = len(detector.segments_)
     if len(examples.places) != expected:
         raise FewoneError(
             f"{examples.file}: {len(examples.places)} windows, the detector was fitted on runs of {expected}; give"
-            f" whole runs of the same course, cut alike"
+            f" whole runs of the same operation, cut alike"
         )
     run = examples.values[None]
     if examples.recording:
         (found,) = detector.judge_runs(run)
         return [tell_recording(str(examples.file), found, examples.places, float(detector.anomaly_probability(run)[0]))]
-    scores, file = detector.score_stretches(run)[0], str(examples.file)
-    decisions = scores - [stretch.offset_ for stretch in detector.stretches_]
+    scores, file = detector.score_segments(run)[0], str(examples.file)
+    decisions = scores - [segment.offset_ for segment in detector.segments_]
     probabilities = np.exp(-np.logaddexp(0.0, scores))
     return [
         Verdict(file, int(place), 1, 0, float(decision), float(probability), bool(decision < 0))

@@ -183,7 +183,7 @@ def _measure(scored: Sequence[ScoredEpisode], at_once: int = 256) -> list[Metric
 
 
 def decide_by_run(scored: Sequence[ScoredEpisode]) -> list[ScoredEpisode]:
-    """One logit per recording, adaptation set and unit: the mean over the recording's stretches.
+    """One logit per recording, adaptation set and unit: the mean over the recording's segments.
 
     The tasks of a unit share the support's recordings within a draw, so a run is judged by scorers that never saw it.
     """
@@ -204,7 +204,7 @@ def _average_recordings(group: Sequence[ScoredEpisode]) -> ScoredEpisode:
     empty = torch.zeros(len(runs), dtype=torch.float64)
     sizes = empty.index_add(0, inverse, torch.ones_like(logits, dtype=torch.float64))
     means = empty.index_add(0, inverse, logits.double()) / sizes
-    # All stretches of a run carry the run's label, so their mean is the label again.
+    # All segments of a run carry the run's label, so their mean is the label again.
     run_labels = empty.index_add(0, inverse, labels.double()) / sizes
     weights = torch.full_like(sizes, 1 / len(runs))
     return ScoredEpisode(group[0].unit, group[0].number, means, run_labels, weights, runs, sizes.to(torch.int64))

@@ -61,7 +61,7 @@ def calibrate(
     ...          for n in range(10)]
     >>> learner = ProtoNet(torch.nn.Linear(3, 8))
     >>> sampler = fewone.EpisodeSampler(support_size=5, query_size=4, standardize=True)
-    >>> [point.k for point in fewone.calibrate(learner, tasks, sampler).knots]
+    >>> [point.k for point in fewone.calibrate(learner, tasks, sampler).points]
     [5]
     """
     check_shapes(held_out_tasks)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import fields
 from pathlib import Path
 
-from fewone.algorithms import find_algorithm, name_algorithm, rename_learner
+from fewone.algorithms import find_algorithm, name_algorithm
 from fewone.datasets import DATASETS, split_name
 from fewone.datasets.example_files import read_archive
 from fewone.errors import FewoneError
@@ -17,6 +17,7 @@ from fewone.experiments.check import check_names
 from fewone.experiments.own_recipes import PICTURE_FOLDER, find_own_recipe
 from fewone.networks import NetworkSettings
 from fewone.networks.efficientnet_lite import is_installed
+from fewone.old_names import rename_learner
 from fewone.picture_files import PICTURES
 from fewone.reading import is_recording
 

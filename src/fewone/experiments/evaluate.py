@@ -35,7 +35,7 @@ from fewone.results import (
 )
 from fewone.sampling import EpisodeSampler
 from fewone.training import read_cost, read_history
-from fewone.training.course import WITHOUT
+from fewone.training.course import list_folds
 
 # Every experiment is judged on the same test episodes, whatever its seed: only so can runs be paired.
 EVALUATION_SEED = 0
@@ -169,7 +169,7 @@ def _make_test_sampler(experiment: Experiment, splits: TaskSplits) -> EpisodeSam
 
 def _trace(splits: TaskSplits, found: Results, folder: Path | None) -> Provenance:
     """Where an evaluation's rows come from; their cost is that of the training, of its folds and of the evaluation."""
-    costs = [] if folder is None else [read_cost(find_training(one)) for one in (folder, *folder.glob(f"{WITHOUT}*"))]
+    costs = [] if folder is None else [read_cost(find_training(one)) for one in (folder, *list_folds(folder))]
     spent = [cost for cost in costs if cost is not None]
     return find_provenance(
         splits.fingerprint,

@@ -13,6 +13,7 @@ from fewone.documents import DocumentError, nearest, toml_line
 from fewone.errors import FewoneError
 from fewone.experiment import Experiment
 from fewone.experiments.parsing import parse_experiment, read_experiment
+from fewone.old_names import rename_learner
 
 AXES = ("dataset", "learner", "k", "seed", "test_normal_share")
 _TABLE = "experiments"
@@ -125,6 +126,7 @@ def matches(experiment: Experiment, filters: tuple[str, ...]) -> bool:
         key, separator, wanted = text.partition("=")
         if not separator or key not in AXES:
             raise FewoneError(f"--filter {text}: KEY=VALUE is needed, the keys are {', '.join(AXES)}")
-        if str(plain[key]) not in wanted.split(","):
+        values = wanted.split(",")
+        if str(plain[key]) not in (map(rename_learner, values) if key == "learner" else values):
             return False
     return True

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from fewone.datasets import DATASETS
 from fewone.errors import FewoneError
 from fewone.experiment import TrainingSettings
-from fewone.learners import ContrastSettings, EvidenceSettings, LearnerSettings, PldaSettings
+from fewone.learners import EvidenceSettings, LearnerSettings, PldaSettings, SupportDistanceSettings
 from fewone.networks import NetworkSettings
 from fewone.networks.frozen import FROZEN
 
@@ -57,6 +57,8 @@ _SPECTROGRAM = NetworkSettings(
 )
 _SMALL_SPECTROGRAM = replace(_SPECTROGRAM, filters=(32, 64), pooling="flatten", window=32, hop=8, bands=16)
 _SERIES = NetworkSettings(filters=(32, 64, 64), kernel=5, norm="running", pooling="mean-max")
+_RAW = SupportDistanceSettings(dimensions=32, residual=False)
+_KERNELS = SupportDistanceSettings(dimensions=32, random_kernels=128)
 
 _FROZEN = NetworkSettings(architecture=FROZEN, norm="running")
 _HEAD = replace(_TRAINING, iterations=300, validate_every=50)
@@ -87,16 +89,14 @@ RECIPES: dict[tuple[str, str], OwnRecipe] = {
     # Pictures of every size through a frozen network: a head is all that is trained.
     ("plda", PICTURE_FOLDER): OwnRecipe(_FROZEN, PldaSettings(), _HEAD),
     ("plda", "cnc"): OwnRecipe(replace(_SPECTROGRAM, pooling="flatten"), PldaSettings(dimensions=64), _FEW_TASKS),
-    ("contrast", "series"): OwnRecipe(_SERIES, ContrastSettings(dimensions=32, residual=False), _TRAINING),
-    ("contrast", "folder"): OwnRecipe(_SERIES, ContrastSettings(dimensions=32, residual=False), _TRAINING),
-    ("contrast", "sts-context"): OwnRecipe(
-        _SERIES, ContrastSettings(dimensions=32, residual=False), replace(_TRAINING, iterations=3000)
-    ),
+    ("support-distance", "series"): OwnRecipe(_SERIES, _RAW, _TRAINING),
+    ("support-distance", "folder"): OwnRecipe(_SERIES, _RAW, _TRAINING),
+    ("support-distance", "sts-context"): OwnRecipe(_SERIES, _RAW, replace(_TRAINING, iterations=3000)),
     ("evidence", "series"): OwnRecipe(NetworkSettings(), EvidenceSettings(), _TRAINING),
     ("evidence", "ucr"): OwnRecipe(NetworkSettings(), EvidenceSettings(), _TRAINING),
     ("evidence", "folder"): OwnRecipe(NetworkSettings(), EvidenceSettings(), _TRAINING),
     ("evidence", "cnc"): OwnRecipe(NetworkSettings(), EvidenceSettings(), _FEW_TASKS),
-    ("contrast", "cnc"): OwnRecipe(_SPECTROGRAM, ContrastSettings(dimensions=32, random_kernels=128), _FEW_TASKS),
+    ("support-distance", "cnc"): OwnRecipe(_SPECTROGRAM, _KERNELS, _FEW_TASKS),
 }
 
 

@@ -18,7 +18,7 @@ from fewone.experiments.defaults import default_experiment
 from fewone.experiments.trunks import adopt_trunk, find_trunk, keep_trunk, place_trunk
 from fewone.learners import MetaLearner
 from fewone.training import RunFolder, Transform
-from fewone.training.course import WITHOUT, Watcher, complete, learn, observe, train_folds
+from fewone.training.course import Watcher, complete, find_fold, learn, observe, train_folds
 from fewone.workers import ALONE, Exchange
 
 
@@ -47,7 +47,7 @@ def train(
     trunk, first = find_trunk(experiment), exchange.rank == 0
 
     def calibrate() -> CalibrationMap:
-        others = train_without_parts(experiment, splits, folder, watch, exchange) if learner.is_trained else ()
+        others = train_calibration_folds(experiment, splits, folder, watch, exchange) if learner.is_trained else ()
         return calibrate_learner(experiment, splits, learner, others, exchange)
 
     with _open_folder(experiment, card, folder) if first else nullcontext() as kept:
@@ -83,7 +83,7 @@ def _open_folder(experiment: Experiment, card: ModelSpec, folder: Path, wait: bo
     return RunFolder(folder, card, experiment.to_plain(), experiment.training.checkpoint_seconds, read, wait)
 
 
-def train_without_parts(
+def train_calibration_folds(
     experiment: Experiment,
     splits: TaskSplits,
     folder: Path,
@@ -104,7 +104,7 @@ def train_without_parts(
 
     def work(number: int, rest: tuple[Task, ...]) -> MetaLearner:
         shown = watch if exchange.rank == 0 else None
-        return train(*without(rest), folder / f"{WITHOUT}{number}", shown, calibrated=False)
+        return train(*without(rest), find_fold(folder, number), shown, calibrated=False)
 
     return train_folds(
         splits.train,

@@ -9,7 +9,6 @@ from typing import Any
 
 from fewone.learners.algorithm import Algorithm, DataFacts, LearnerSettings, NoSettings
 from fewone.learners.anil import Anil, AnilSettings, build_anil, build_foanil
-from fewone.learners.contrast import Contrast, ContrastSettings, build_contrast
 from fewone.learners.evidence import Evidence, EvidenceSettings, build_evidence
 from fewone.learners.maml import (
     Maml,
@@ -25,6 +24,7 @@ from fewone.learners.metaoptnet import MetaOptNet, MetaOptNetSettings, build_met
 from fewone.learners.plda import Plda, PldaSettings, build_plda
 from fewone.learners.protonet import ProtoNet, ProtoNetSettings, build_protonet
 from fewone.learners.reptile import Reptile, ReptileSettings, build_reptile
+from fewone.learners.support_distance import SupportDistance, SupportDistanceSettings, build_support_distance
 
 LEARNERS: dict[str, Algorithm[Any]] = {
     "maml": Algorithm(MamlSettings, build_maml, balanced=True, gradient_based=True),
@@ -36,7 +36,7 @@ LEARNERS: dict[str, Algorithm[Any]] = {
     "metaoptnet": Algorithm(MetaOptNetSettings, build_metaoptnet, balanced=True, running_norm=True),
     "protonet": Algorithm(ProtoNetSettings, build_protonet, balanced=True, running_norm=True),
     "plda": Algorithm(PldaSettings, build_plda, own=True),
-    "contrast": Algorithm(ContrastSettings, build_contrast, own=True),
+    "support-distance": Algorithm(SupportDistanceSettings, build_support_distance, own=True),
     "evidence": Algorithm(EvidenceSettings, build_evidence, own=True),
 }
 
@@ -45,8 +45,6 @@ __all__ = [
     "Algorithm",
     "Anil",
     "AnilSettings",
-    "Contrast",
-    "ContrastSettings",
     "DataFacts",
     "Evidence",
     "EvidenceSettings",
@@ -66,6 +64,8 @@ __all__ = [
     "Reptile",
     "ReptileSettings",
     "Scorer",
+    "SupportDistance",
+    "SupportDistanceSettings",
     "query_loss",
     "snapshot",
 ]

@@ -30,7 +30,7 @@ from fewone.episodes import NORMAL, ClassBatch, Episodes, Examples
 from fewone.errors import FewoneError
 from fewone.learners.algorithm import DataFacts, LearnerSettings
 from fewone.learners.evidence_kinds import KINDS, VIEWS, EvidenceKind, Features
-from fewone.learners.meta_learner import GAIN, MetaLearner, Scorer, query_loss, snapshot
+from fewone.learners.meta_learner import PARAMETER_SCALE, MetaLearner, Scorer, query_loss, snapshot
 from fewone.networks import NetworkSettings
 
 FAR = 1e30
@@ -134,15 +134,15 @@ class Evidence(MetaLearner):
         self.views = nn.ModuleDict({name: VIEWS[name]() for name in dict.fromkeys(kind.view for kind in self.kinds)})
         count = len(kinds)
         # All numbers, from here on, in tenths.
-        self.prior_centre = nn.Parameter(torch.full((count,), -0.7 / GAIN))
-        self.prior_log_scale = nn.Parameter(torch.full((count,), -1.2 / GAIN))
-        self.log_centre_strength = nn.Parameter(torch.full((count,), -2.0 / GAIN))
-        self.log_freedom = nn.Parameter(torch.full((count,), 1.0 / GAIN))
-        self.crowding = nn.Parameter(torch.full((count,), 0.1 / GAIN))
-        self.log_weight = nn.Parameter(torch.full((count,), math.log(1.0 / count) / GAIN))
-        self.log_peak = nn.Parameter(torch.tensor(-1.0 / GAIN))
+        self.prior_centre = nn.Parameter(torch.full((count,), -0.7 / PARAMETER_SCALE))
+        self.prior_log_scale = nn.Parameter(torch.full((count,), -1.2 / PARAMETER_SCALE))
+        self.log_centre_strength = nn.Parameter(torch.full((count,), -2.0 / PARAMETER_SCALE))
+        self.log_freedom = nn.Parameter(torch.full((count,), 1.0 / PARAMETER_SCALE))
+        self.crowding = nn.Parameter(torch.full((count,), 0.1 / PARAMETER_SCALE))
+        self.log_weight = nn.Parameter(torch.full((count,), math.log(1.0 / count) / PARAMETER_SCALE))
+        self.log_peak = nn.Parameter(torch.tensor(-1.0 / PARAMETER_SCALE))
         # Divided before it is a tensor: where weights are only given their shapes, a division loads torch's compiler.
-        self.threshold = nn.Parameter(torch.tensor([2.0 / GAIN, 0.0]))
+        self.threshold = nn.Parameter(torch.tensor([2.0 / PARAMETER_SCALE, 0.0]))
         self._start: dict[str, Tensor] = {}
         self._pull = 0.0
 
@@ -197,23 +197,23 @@ class Evidence(MetaLearner):
         enough = size > 1.0  # a single normal has no others: the prior alone speaks
         number = torch.where(enough, SHARED * size, torch.zeros_like(size))
         own = torch.where((counted > 0) & enough, own, torch.zeros_like(own))
-        strength = (GAIN * self.log_centre_strength).exp()
+        strength = (PARAMETER_SCALE * self.log_centre_strength).exp()
         mean = own.sum(1, keepdim=True) / size.clamp_min(1.0)
-        centre = (number * mean + strength * GAIN * self.prior_centre) / (number + strength)
+        centre = (number * mean + strength * PARAMETER_SCALE * self.prior_centre) / (number + strength)
         squares = SHARED * ((own - mean).square() * counted).sum(1, keepdim=True)
-        before = (GAIN * self.log_freedom).exp()
+        before = (PARAMETER_SCALE * self.log_freedom).exp()
         freedom = before + (number - 1.0).clamp_min(0.0)
-        spread = (before * (2.0 * GAIN * self.prior_log_scale).exp() + squares) / freedom
+        spread = (before * (2.0 * PARAMETER_SCALE * self.prior_log_scale).exp() + squares) / freedom
         nearer = torch.where(enough, (size / (size - 1.0).clamp_min(1.0)).log(), torch.zeros_like(size))
         scale = (spread * (1.0 + 1.0 / (number + strength))).sqrt()
-        return Prediction(centre - GAIN * self.crowding * nearer, scale, freedom)
+        return Prediction(centre - PARAMETER_SCALE * self.crowding * nearer, scale, freedom)
 
     def weigh(self, surprises: Tensor, size: Tensor) -> Tensor:
         """e (T, n, kinds) of supports of so many normals, (T, 1) -> logits (T, n)."""
-        weights = (GAIN * self.log_weight).exp()
+        weights = (PARAMETER_SCALE * self.log_weight).exp()
         peak = torch.logsumexp(surprises, -1) - math.log(surprises.shape[-1])
-        threshold = GAIN * (self.threshold[0] + self.threshold[1] / size.clamp_min(1.0))
-        return (surprises * weights).sum(-1) + (GAIN * self.log_peak).exp() * peak - threshold
+        threshold = PARAMETER_SCALE * (self.threshold[0] + self.threshold[1] / size.clamp_min(1.0))
+        return (surprises * weights).sum(-1) + (PARAMETER_SCALE * self.log_peak).exp() * peak - threshold
 
     def judge(self, observed: Observed) -> Tensor:
         """Logits (T, n) of what was observed."""
@@ -264,10 +264,11 @@ class Evidence(MetaLearner):
         """What it costs to leave the start; without one, to have weights that differ."""
         if self._start:
             departures = [
-                (GAIN * (value - self._start[name])).square().sum() for name, value in self.named_parameters()
+                (PARAMETER_SCALE * (value - self._start[name])).square().sum()
+                for name, value in self.named_parameters()
             ]
             return self._pull * torch.stack(departures).sum()
-        logs = GAIN * self.log_weight
+        logs = PARAMETER_SCALE * self.log_weight
         return UNEQUAL * (logs - logs.mean()).square().mean()
 
 
@@ -322,7 +323,7 @@ class EvidenceScorer(Scorer):
             values = 0.5 * (counted.amin(2) + kind.floor).log()
             departures = (values - self.centre[..., number : number + 1]) / self.scale[..., number : number + 1]
             surprises = -log_tail(departures, self.freedom[..., number : number + 1])
-            weight = (GAIN * self.evidence.log_weight[number]).exp()
+            weight = (PARAMETER_SCALE * self.evidence.log_weight[number]).exp()
             laid = torch.unflatten(surprises, -1, kind.grid)
             maps.append(weight * F.interpolate(laid, inputs.shape[-2:], mode="bilinear"))
         if not maps:

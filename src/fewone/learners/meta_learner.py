@@ -16,9 +16,9 @@ from fewone.networks import Classifier
 
 Module = TypeVar("Module", bound=nn.Module)
 
-GAIN = 10.0
-"""Adam moves every number by about the rate per step; those of a head beyond weights, such as thresholds and scales,
-have further to go, so they are learned in tenths."""
+PARAMETER_SCALE = 10.0
+"""A number of a head beyond weights, such as a threshold or a log-scale, is PARAMETER_SCALE times its parameter: Adam
+moves every parameter by about the outer rate per step, and these numbers have further to go than weights."""
 
 
 class Scorer(nn.Module, ABC):

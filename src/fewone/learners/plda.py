@@ -19,7 +19,7 @@ from fewone.documents import Count, NotNegative, Positive
 from fewone.episodes import NORMAL, ClassBatch, Episodes, Examples
 from fewone.errors import FewoneError
 from fewone.learners.algorithm import DataFacts, LearnerSettings
-from fewone.learners.meta_learner import GAIN, MetaLearner, Scorer, query_loss, snapshot
+from fewone.learners.meta_learner import PARAMETER_SCALE, MetaLearner, Scorer, query_loss, snapshot
 from fewone.networks import NetworkSettings, RunningNorm, as_embedding, build_embedding
 
 LOG_TWO_PI = math.log(2.0 * math.pi)
@@ -77,7 +77,7 @@ class PosteriorScorer(Scorer):
         scale, bias = plda.scale_and_bias(count)
         self.has_anomalies = bool((anomalous > 0).any())
         known = predict(support, torch.ones_like(normal).unsqueeze(-1), plda.within())
-        weights = torch.cat([(GAIN * plda.log_concentration).exp().expand_as(count), anomalous], -1)
+        weights = torch.cat([(PARAMETER_SCALE * plda.log_concentration).exp().expand_as(count), anomalous], -1)
         for name, value in (
             ("mean", predictive.mean),
             ("variance", predictive.variance),
@@ -222,7 +222,7 @@ class Plda(MetaLearner):
         # All numbers of the head, from here on, in tenths.
         self.within_logit = nn.Parameter(torch.zeros(width))
         # A small first scale: the log-ratio sums over all dimensions and would saturate the loss at once.
-        self.log_scale = nn.Parameter(torch.tensor([-2.5, 0.0]) / GAIN)
+        self.log_scale = nn.Parameter(torch.tensor([-2.5, 0.0]) / PARAMETER_SCALE)
         self.shift = nn.Parameter(torch.zeros(2))
         self.log_concentration = nn.Parameter(torch.zeros(1))
         self.classifier = nn.Linear(width, auxiliary_classes) if auxiliary_classes else None
@@ -238,13 +238,13 @@ class Plda(MetaLearner):
 
     def within(self) -> Tensor:
         """w (D,), kept away from 0 and 1 so that neither variance vanishes."""
-        return 1e-3 + (1.0 - 2e-3) * torch.sigmoid(GAIN * self.within_logit)
+        return 1e-3 + (1.0 - 2e-3) * torch.sigmoid(PARAMETER_SCALE * self.within_logit)
 
     def scale_and_bias(self, count: Tensor) -> tuple[Tensor, Tensor]:
         """From a log-ratio to a logit, given `count` normals, (T, 1) each; affine in 1/K, so bounded for any K."""
         rarity = 1.0 / count.clamp_min(1.0)
-        scale = (GAIN * (self.log_scale[0] + self.log_scale[1] * rarity)).exp()
-        return scale, GAIN * (self.shift[0] + self.shift[1] * rarity)
+        scale = (PARAMETER_SCALE * (self.log_scale[0] + self.log_scale[1] * rarity)).exp()
+        return scale, PARAMETER_SCALE * (self.shift[0] + self.shift[1] * rarity)
 
     def embed(self, inputs: Tensor) -> Tensor:
         """inputs (T, n, *shape) -> z (T, n, D); outside of training, of images, the mean of both mirror views."""

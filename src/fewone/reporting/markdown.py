@@ -56,7 +56,7 @@ OWN_NOTE = (
 ALARMS_NOTE = (
     "Per cent of the normals of test tasks that a detector calls anomalous when it is asked for 10, 5 or 1 %"
     " (`fewone.load(folder, false_alarm_rate=...)`), and of the anomalies that it misses then: means over tasks with"
-    " 95 % bootstrap intervals over tasks. Each run: one decision for all stretches of a recording, at the rate"
+    " 95 % bootstrap intervals over tasks. Each run: one decision for all segments of a recording, at the rate"
     " calibrated for so many. K=10; ✓ within a factor of 1.5 of what was asked, ✗ not."
 )
 

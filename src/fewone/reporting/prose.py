@@ -22,7 +22,7 @@ with needed_for("a report"):
     from jinja2 import Environment, StrictUndefined
 
 PAGES = ("findings.md", "reading-the-results.md")
-OWN = ("plda", "contrast", "evidence")
+OWN = ("plda", "support-distance", "evidence")
 OPEN = "·"
 """Stands for what was not run."""
 

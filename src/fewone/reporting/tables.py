@@ -260,7 +260,7 @@ def _build_dataset_table(dataset: str, level: str, shown: Sequence[SeedAverage])
             for metric in METRIC_COLUMNS
         ]
         rows.append((label, tuple(cells)))
-    title = f"{dataset}, {'per example' if level == 'example' else 'per run (all stretches of a recording together)'}"
+    title = f"{dataset}, {'per example' if level == 'example' else 'per run (all segments of a recording together)'}"
     return Table(title, METRIC_COLUMNS, tuple(rows))
 
 

@@ -115,7 +115,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Results:
-    """An evaluation: per example (a stretch, where recordings are cut) and, where there are recordings, per run."""
+    """An evaluation: per example (a segment, where recordings are cut) and, where there are recordings, per run."""
 
     examples: UnitScores
     runs: UnitScores | None

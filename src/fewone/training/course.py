@@ -33,11 +33,22 @@ from fewone.workers import ALONE, Exchange
 
 Watcher = Callable[[Progress], None]
 
-WITHOUT = "without-"
-"""The folders, inside a run's, of the trainings without a part of the tasks."""
+FOLD, OLD_FOLD = "fold-", "without-"
+"""The folders, inside a run's, of the trainings that leave a fold of the tasks out; the second in version 0.1."""
 
 OBSERVED_BATCHES = 32
 """Batches of training tasks from which methods without a gradient take their scales."""
+
+
+def find_fold(folder: Path, number: int) -> Path:
+    """The folder of the training without fold `number`: one that version 0.1 began goes on where it is."""
+    old = folder / f"{OLD_FOLD}{number}"
+    return old if old.is_dir() else folder / f"{FOLD}{number}"
+
+
+def list_folds(folder: Path) -> list[Path]:
+    """The folders of the trainings without a fold that were begun."""
+    return [place for name in (FOLD, OLD_FOLD) for place in sorted(folder.glob(f"{name}*"))]
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from fewone.learners import MetaLearner
 from fewone.sampling import ClassSampler, EpisodeSampler
 from fewone.sampling import check_shapes as check_task_shapes
 from fewone.training.batches import Batches
-from fewone.training.course import WITHOUT, Course, Watcher, complete, learn, observe, train_folds
+from fewone.training.course import Course, Watcher, complete, find_fold, learn, observe, train_folds
 from fewone.training.run_folder import RunFolder
 from fewone.training.settings import TrainingSettings
 from fewone.training.starts import Start, load_start
@@ -141,7 +141,7 @@ def _train(
 
     def train_fold(first: MetaLearner, number: int, rest: tuple[Task, ...]) -> MetaLearner:
         fold, alone = copy.deepcopy(first), replace(settings, leave_out=0, classes=min(settings.classes, len(rest)))
-        place = folder / f"{WITHOUT}{number}"
+        place = find_fold(folder, number)
         _train(fold, rest, validation, sampler, alone, place, spec, seed, watch, False, start)
         return fold
 

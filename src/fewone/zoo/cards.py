@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from fewone.documents import DocumentError, Json, from_plain, to_plain
 from fewone.errors import FewoneError
+from fewone.old_names import rename_learner
 
 CARD = "card.json"
 HOME = Path(__file__).parent
@@ -28,7 +29,7 @@ SIZES = (1, 2, 5, 10, 20)
 class Accuracy:
     """Balanced accuracy and AUROC on test tasks at K normals, in percent, at the model's default threshold.
 
-    level: each example, or each run of a machine by the mean over its stretches. tasks: how many independent ones the
+    level: each example, or each run of a machine by the mean over its segments. tasks: how many independent ones the
     mean and its 95 % interval are over; no interval where there is one.
     """
 
@@ -146,7 +147,8 @@ def read_card(folder: Path) -> ModelCard:
         if isinstance(plain, dict) and isinstance(plain.get("experiment"), str):
             # Version 0.1 kept the experiment as a text.
             plain["experiment"] = json.loads(plain["experiment"])
-        return from_plain(ModelCard, plain)
+        card = from_plain(ModelCard, plain)
+        return replace(card, learner=rename_learner(card.learner))
     except OSError as error:
         raise FewoneError(f"{place}: cannot be read ({error.strerror})") from error
     except DocumentError as fault:

@@ -33,7 +33,7 @@ def scale_windows(inputs: Tensor) -> Tensor:
 
 
 def resample(inputs: Tensor, size: int) -> Tensor:
-    """(..., length) -> (..., size): means over equal stretches of the curve that joins the points."""
+    """(..., length) -> (..., size): means over equal segments of the curve that joins the points."""
     length = inputs.shape[-1]
     if length == size:
         return inputs
@@ -368,8 +368,8 @@ SERIES_KINDS = {
     "warped-slope": EvidenceKind("slope, warped in time", "curves", compare_warped_slope),
     "elastic": EvidenceKind("shape, bent in time", "curves", compare_elastic),
     "elastic-slope": EvidenceKind("slope, bent in time", "curves", compare_elastic_slope),
-    "pieces": EvidenceKind("worst stretch, in place", "curves", compare_pieces, worst=True),
-    "anywhere": EvidenceKind("worst stretch, anywhere", "curves", compare_pieces_anywhere, worst=True),
+    "pieces": EvidenceKind("worst segment, in place", "curves", compare_pieces, worst=True),
+    "anywhere": EvidenceKind("worst segment, anywhere", "curves", compare_pieces_anywhere, worst=True),
     "power": EvidenceKind("power of the spectrum", "spectrum", compare_first),
     "spectrum": EvidenceKind("form of the spectrum", "spectrum", compare_second),
     "level": EvidenceKind("level, spread and range", "statistics", compare_first),

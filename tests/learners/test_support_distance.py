@@ -12,8 +12,15 @@ from torch import Tensor
 
 from fewone.episodes import ClassBatch, Episodes, Examples
 from fewone.errors import FewoneError
-from fewone.learners import LEARNERS, ContrastSettings
-from fewone.learners.contrast import GAIN, Contrast, ContrastScorer, PooledDeviation, Support, nearest
+from fewone.learners import LEARNERS, SupportDistanceSettings
+from fewone.learners.support_distance import (
+    PARAMETER_SCALE,
+    PooledDeviation,
+    Support,
+    SupportDistance,
+    SupportDistanceScorer,
+    nearest,
+)
 from fewone.networks import NetworkSettings
 
 SHAPE = (2, 32)
@@ -21,11 +28,11 @@ NETWORK = NetworkSettings(filters=(6, 6), norm="running", pooling="mean-max")
 SPECTRAL = replace(NETWORK, front_end="log-spectrogram", window=8, hop=4, bands=4)
 
 
-def build(network: NetworkSettings = NETWORK, seed: int = 0, **changes: object) -> Contrast:
+def build(network: NetworkSettings = NETWORK, seed: int = 0, **changes: object) -> SupportDistance:
     torch.manual_seed(seed)
-    settings = replace(ContrastSettings(dimensions=4, random_kernels=8), **changes)  # type: ignore[arg-type]
-    learner = LEARNERS["contrast"](settings, network, SHAPE)
-    assert isinstance(learner, Contrast)
+    settings = replace(SupportDistanceSettings(dimensions=4, random_kernels=8), **changes)  # type: ignore[arg-type]
+    learner = LEARNERS["support-distance"](settings, network, SHAPE)
+    assert isinstance(learner, SupportDistance)
     return learner.eval()
 
 
@@ -43,7 +50,7 @@ def test_hard_and_soft_nearest_distances() -> None:
     torch.testing.assert_close(nearest(points, others, allowed, sharp), (soft + 1e-2).log())
 
 
-def test_each_normal_is_contrasted_with_the_mean_of_the_others() -> None:
+def test_each_normal_is_compared_with_the_mean_of_the_others() -> None:
     front = noise(1, 4, 2, 3)
     normal = torch.tensor([[1.0, 1.0, 0.0, 1.0]])
     support = Support(front, None, normal)
@@ -78,32 +85,32 @@ def test_the_logit_is_the_weighed_difference_to_the_supports_own_evidence(
         found = learner.adapt(Examples.normals(inputs))(query)[0, 0]
 
         def judged(example: Tensor, by: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
-            """Evidence of one example by its normals (n, *shape), whose places are given; and its own place."""
+            """Evidence of one example by its normals (n, *shape), whose places are given; and its own embedding."""
             front, fixed = learner.describe(torch.cat([example[None], by])[None])
             count = torch.tensor([[float(len(by))]], dtype=torch.float64)
-            seen = learner.view(front[:, :1], front[:, 1:].mean(1, keepdim=True), count)
-            opinion, place = learner.look(seen)
+            seen = learner.relate(front[:, :1], front[:, 1:].mean(1, keepdim=True), count)
+            direct, embedding = learner.encode(seen)
             everyone = torch.ones(1, 1, len(by))
             assert fixed is not None
             assert learner.fixed_deviation is not None
             unit = learner.fixed_deviation() * math.sqrt(16)
             kinds = [
-                opinion[0, 0],
-                nearest(place, places[None], everyone, (GAIN * learner.log_sharpness).exp())[0, 0]
+                direct[0, 0],
+                nearest(embedding, places[None], everyone, (PARAMETER_SCALE * learner.log_sharpness).exp())[0, 0]
                 if len(places)
                 else None,
                 nearest(fixed[:, :1] / unit, fixed[:, 1:] / unit, everyone, None)[0, 0],
             ]
-            return torch.stack([torch.zeros_like(opinion[0, 0]) if k is None else k for k in kinds]), place[0, 0]
+            return torch.stack([torch.zeros_like(direct[0, 0]) if k is None else k for k in kinds]), embedding[0, 0]
 
         rest = [[1, 2], [0, 2], [0, 1]]
         places = torch.stack([judged(inputs[0, i], inputs[0, rest[i]], inputs[0, :0])[1] for i in range(3)])
         own = torch.stack([judged(inputs[0, i], inputs[0, rest[i]], places[rest[i]])[0] for i in range(3)]).mean(0)
-        strength = (GAIN * learner.log_strength).exp()
-        own = (3 * own + strength * GAIN * learner.prior) / (3 + strength)
-        weight = torch.nn.functional.softplus(GAIN * (learner.weight[0] + learner.weight[1] / 3))
+        strength = (PARAMETER_SCALE * learner.log_strength).exp()
+        own = (3 * own + strength * PARAMETER_SCALE * learner.prior) / (3 + strength)
+        weight = torch.nn.functional.softplus(PARAMETER_SCALE * (learner.weight[0] + learner.weight[1] / 3))
         strange = judged(query[0, 0], inputs[0], places)[0]
-        expected = ((strange - own) * weight).sum() + GAIN * (learner.bias[0] + learner.bias[1] / 3)
+        expected = ((strange - own) * weight).sum() + PARAMETER_SCALE * (learner.bias[0] + learner.bias[1] / 3)
     torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-8)
 
 
@@ -116,7 +123,7 @@ def test_identical_normals_give_finite_logits_and_gradients(count: int) -> None:
     )
     assert learner.adapt(Examples.normals(support))(queries).isfinite().all()
     # As in training, where a scorer is no snapshot.
-    logits = ContrastScorer(learner, Support(*learner.describe(support), torch.ones(1, count)))(queries)
+    logits = SupportDistanceScorer(learner, Support(*learner.describe(support), torch.ones(1, count)))(queries)
     logits.sum().backward()
     assert logits.isfinite().all()
     assert all(p.grad is None or p.grad.isfinite().all() for p in learner.parameters())
@@ -187,6 +194,6 @@ def test_a_scorer_exports(tmp_path: Path) -> None:
 
 def test_wrong_use_is_told() -> None:
     with pytest.raises(FewoneError, match='"running" or "none"'):
-        LEARNERS["contrast"](LEARNERS["contrast"].choose(), replace(NETWORK, norm="support"), SHAPE)
+        LEARNERS["support-distance"](LEARNERS["support-distance"].choose(), replace(NETWORK, norm="support"), SHAPE)
     with pytest.raises(FewoneError, match="episodes"):
         build().accumulate_gradient(ClassBatch(noise(2, 3, *SHAPE), torch.arange(2)))

@@ -1,10 +1,17 @@
 """The library's learner for series whose normality is a set: distances to the K normals, relative to theirs.
 
-Each kind of evidence is a number that grows with strangeness. It is taken of the query and, leaving one out, of the
-support's own normals; what counts is the difference, so that the support itself sets the threshold:
-direct    a small network's opinion of the residual (or of the input),
-distance  the log of the soft nearest-neighbour distance in the network's space,
-fixed     the log of the nearest-neighbour distance of fixed random convolutions, which nothing trained can spoil.
+With evidence e_j(x; S) of kind j, which grows with the strangeness of x beside the normals S, the logit of a query q is
+
+    sum_j w_j (e_j(q; S) - o_j) + b,    o_j = (K mean_i e_j(x_i; S without x_i) + s_j p_j) / (K + s_j)
+
+The support sets its own threshold: o_j is what its normals say of each other, leaving one out, drawn to a learned prior
+p_j of strength s_j. The kinds are
+
+direct     a logit that a small network reads off the residual (or the input) alone,
+embedding  log of the soft squared distance to the nearest normal in the network's space,
+fixed      the same by fixed random convolutions, which nothing trained can spoil.
+
+It was called `contrast` before version 0.2; it has nothing to do with contrastive learning.
 """
 
 from __future__ import annotations
@@ -19,7 +26,7 @@ from fewone.documents import Count
 from fewone.episodes import NORMAL, ClassBatch, Episodes, Examples
 from fewone.errors import FewoneError
 from fewone.learners.algorithm import DataFacts, LearnerSettings
-from fewone.learners.meta_learner import GAIN, MetaLearner, Scorer, query_loss, snapshot
+from fewone.learners.meta_learner import PARAMETER_SCALE, MetaLearner, Scorer, query_loss, snapshot
 from fewone.networks import NetworkSettings, RunningNorm, as_embedding, build_embedding
 from fewone.networks.front_ends import LogSpectrogram
 from fewone.networks.random_convolution import RandomConvolution
@@ -30,13 +37,13 @@ FAR = 1e9
 
 
 @dataclass(frozen=True)
-class ContrastSettings(LearnerSettings):
+class SupportDistanceSettings(LearnerSettings):
     """dimensions: the width of the space that distances live in (0: the network's own).
 
     residual: score what differs from the mean of the normals (aligned series), or the series themselves.
     random_kernels: how many fixed random convolutions give a distance of their own (0: none).
 
-    >>> ContrastSettings(random_kernels=500).residual
+    >>> SupportDistanceSettings(random_kernels=500).residual
     True
     """
 
@@ -131,7 +138,7 @@ def nearest(points: Tensor, others: Tensor, allowed: Tensor, sharpness: Tensor |
     return (least.clamp_min(0.0) + 1e-2).log()
 
 
-class Contrast(MetaLearner):
+class SupportDistance(MetaLearner):
     """Distances to the K normals relative to theirs: front end, residual, network and the weights of the evidence.
 
     Parameters
@@ -154,10 +161,10 @@ class Contrast(MetaLearner):
     Examples
     --------
     >>> import torch
-    >>> from fewone.learners import Contrast
+    >>> from fewone.learners import SupportDistance
     >>> from fewone.episodes import Examples
     >>> module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(32, 8))
-    >>> learner = Contrast(module, (1, 32), dimensions=4)
+    >>> learner = SupportDistance(module, (1, 32), dimensions=4)
     >>> learner.adapt(Examples.normals(torch.zeros(1, 5, 1, 32)))(torch.ones(1, 4, 1, 32)).shape
     torch.Size([1, 4])
     """
@@ -179,7 +186,7 @@ class Contrast(MetaLearner):
         body = as_embedding(module, features)
         if body.takes_statistics:
             raise FewoneError(
-                'contrast shares one network among all tasks: set the network\'s norm to "running" or "none"'
+                'support-distance shares one network among all tasks: set the network\'s norm to "running" or "none"'
             )
         self.residual = residual
         self.front_end = front_end
@@ -200,20 +207,20 @@ class Contrast(MetaLearner):
         self.note(residual=residual)
         self.train(self.training)
 
-    def train(self, mode: bool = True) -> Contrast:
+    def train(self, mode: bool = True) -> SupportDistance:
         """Batch statistics are for `accumulate_gradient` alone: adapting never depends on the rest of a batch."""
         super().train(mode)
         self.body.eval()
         self.norm.eval()
         return self
 
-    def adapt(self, support: Examples) -> ContrastScorer:
+    def adapt(self, support: Examples) -> SupportDistanceScorer:
         """Known anomalies among the support are left out: they are no normals, and this learner has no use for them."""
         front, fixed = self.describe(support.inputs)
-        return ContrastScorer(snapshot(self), Support(front, fixed, (support.labels == NORMAL).to(front.dtype)))
+        return SupportDistanceScorer(snapshot(self), Support(front, fixed, (support.labels == NORMAL).to(front.dtype)))
 
     def leave_one_out(self, support: Examples, left: Tensor) -> Tensor:
-        """Logits (F,) of the normals `left` (F,) of one support (1, K, ...), each judged by the rest; seen once."""
+        """Logits (F,) of the normals `left` (F,) of one support (1, K, ...), each scored by the rest; seen once."""
         front, fixed = self.describe(support.inputs)
         normal = (support.labels == NORMAL).to(front.dtype).repeat(len(left), 1)
         many = Support(
@@ -223,15 +230,15 @@ class Contrast(MetaLearner):
         )
         left_fixed = None if fixed is None else fixed[0, left].unsqueeze(1)
         if self.residual:
-            opinion, place = self.look(self.query_views(front[0, left].unsqueeze(1), many))
-            return ContrastScorer(self, many).judge(opinion, place, left_fixed).squeeze(1)
+            direct, embedding = self.encode(self.relate_queries(front[0, left].unsqueeze(1), many))
+            return SupportDistanceScorer(self, many).score(direct, embedding, left_fixed).squeeze(1)
         # Without residuals an example looks the same whatever the others are: one look serves all folds.
-        opinion, place = self.look(self.view(front, front, many.count))
-        looked = opinion.expand(len(left), -1), place.expand(len(left), -1, -1)
-        judged = ContrastScorer(self, many, looked).judge(
-            opinion[0, left].unsqueeze(1), place[0, left].unsqueeze(1), left_fixed
+        direct, embedding = self.encode(self.relate(front, front, many.count))
+        encoded = direct.expand(len(left), -1), embedding.expand(len(left), -1, -1)
+        scored = SupportDistanceScorer(self, many, encoded).score(
+            direct[0, left].unsqueeze(1), embedding[0, left].unsqueeze(1), left_fixed
         )
-        return judged.squeeze(1)
+        return scored.squeeze(1)
 
     def describe(self, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
         """inputs (T, n, *shape) -> front (T, n, channels, ...) and the fixed features (T, n, R) or None, unscaled."""
@@ -240,7 +247,7 @@ class Contrast(MetaLearner):
         fixed = None if self.convolution is None else torch.unflatten(self.convolution(flat)[0], 0, inputs.shape[:2])
         return torch.unflatten(front, 0, inputs.shape[:2]), fixed
 
-    def view(self, front: Tensor, mean: Tensor, count: Tensor) -> Tensor:
+    def relate(self, front: Tensor, mean: Tensor, count: Tensor) -> Tensor:
         """What the network looks at: front (T, n, channels, ...), less the mean of `count` (T, 1) normals if asked.
 
         A difference to a mean of n has 1 + 1/n times the variance: the factor makes every n look alike.
@@ -251,22 +258,24 @@ class Contrast(MetaLearner):
         unit = _broad(self.deviation().unsqueeze(0), front.flatten(0, 1))
         return (front - mean) * _broad((count / (count + 1.0)).sqrt(), front) / unit
 
-    def look(self, seen: Tensor) -> tuple[Tensor, Tensor]:
-        """Views (T, n, channels, ...) -> opinion (T, n) and place (T, n, D)."""
+    def encode(self, seen: Tensor) -> tuple[Tensor, Tensor]:
+        """What `relate` gives (T, n, channels, ...) -> direct logit (T, n) and embedding (T, n, D)."""
         features, _ = self.body(seen.flatten(0, 1))
         found = torch.unflatten(self.head(features), 0, seen.shape[:2])
         return found[..., 0], found[..., 1:]
 
-    def support_views(self, support: Support) -> Tensor:
-        """Each normal as the others see it."""
-        return self.view(support.front, support.mean_of_others(), (support.count - 1.0).clamp_min(1.0))
+    def relate_support(self, support: Support) -> Tensor:
+        """Each normal relative to the others."""
+        return self.relate(support.front, support.mean_of_others(), (support.count - 1.0).clamp_min(1.0))
 
-    def query_views(self, front: Tensor, support: Support) -> Tensor:
-        return self.view(front, support.mean(), support.count)
+    def relate_queries(self, front: Tensor, support: Support) -> Tensor:
+        return self.relate(front, support.mean(), support.count)
 
-    def evidence(self, opinion: Tensor, place: Tensor, fixed: Tensor | None, to: Neighbours, allowed: Tensor) -> Tensor:
+    def evidence(
+        self, direct: Tensor, embedding: Tensor, fixed: Tensor | None, to: Neighbours, allowed: Tensor
+    ) -> Tensor:
         """(T, n, kinds) of examples against the neighbours that are allowed, (T, n or 1, K)."""
-        kinds = [opinion, nearest(place, to.place, allowed, (GAIN * self.log_sharpness).exp())]
+        kinds = [direct, nearest(embedding, to.embedding, allowed, (PARAMETER_SCALE * self.log_sharpness).exp())]
         if fixed is not None and to.fixed is not None and self.fixed_deviation is not None:
             unit = self.fixed_deviation() * self.fixed_deviation.variance.numel() ** 0.5
             kinds.append(nearest(fixed / unit, to.fixed / unit, allowed, None))
@@ -274,7 +283,7 @@ class Contrast(MetaLearner):
 
     def accumulate_gradient(self, batch: Episodes | ClassBatch) -> Tensor:
         if isinstance(batch, ClassBatch):
-            raise FewoneError("contrast learns from episodes: set learning.batch to 'episodes'")
+            raise FewoneError("support-distance learns from episodes: set learning.batch to 'episodes'")
         size = batch.support.labels.shape[1]
         with torch.no_grad():
             front, fixed = self.describe(torch.cat([batch.support.inputs, batch.query.inputs], 1))
@@ -285,12 +294,12 @@ class Contrast(MetaLearner):
         self.norm.train()
         try:
             # One pass for both, so that they share the statistics of the batch.
-            seen = torch.cat([self.support_views(support), self.query_views(front[:, size:], support)], 1)
-            opinion, place = self.look(seen)
+            seen = torch.cat([self.relate_support(support), self.relate_queries(front[:, size:], support)], 1)
+            direct, embedding = self.encode(seen)
         finally:
             self.train(self.training)
-        scorer = ContrastScorer(self, support, (opinion[:, :size], place[:, :size]))
-        logits = scorer.judge(opinion[:, size:], place[:, size:], None if fixed is None else fixed[:, size:])
+        scorer = SupportDistanceScorer(self, support, (direct[:, :size], embedding[:, :size]))
+        logits = scorer.score(direct[:, size:], embedding[:, size:], None if fixed is None else fixed[:, size:])
         loss = query_loss(logits, batch.query)
         loss.backward()  # type: ignore[no-untyped-call]
         return loss.detach()
@@ -305,70 +314,75 @@ class Contrast(MetaLearner):
 
 @dataclass(frozen=True)
 class Neighbours:
-    """The support in both spaces: place (T, K, D), fixed (T, K, R) or None."""
+    """The support in both spaces: embedding (T, K, D), fixed (T, K, R) or None."""
 
-    place: Tensor
+    embedding: Tensor
     fixed: Tensor | None
 
 
-class ContrastScorer(Scorer):
+class SupportDistanceScorer(Scorer):
     """The evidence of a query less that of the support's own normals, weighed and added."""
 
     mean: Tensor
     count: Tensor
     normal: Tensor
-    place: Tensor
+    embedding: Tensor
     own: Tensor
 
-    def __init__(self, contrast: Contrast, support: Support, looked: tuple[Tensor, Tensor] | None = None) -> None:
-        """looked: opinion and place of the support, where they are known already."""
+    def __init__(
+        self, learner: SupportDistance, support: Support, encoded: tuple[Tensor, Tensor] | None = None
+    ) -> None:
+        """encoded: direct logits and embeddings of the support, where they are known already."""
         super().__init__()
-        self.contrast = contrast
-        opinion, place = contrast.look(contrast.support_views(support)) if looked is None else looked
+        self.learner = learner
+        direct, embedding = learner.encode(learner.relate_support(support)) if encoded is None else encoded
         self.register_buffer("mean", support.mean())
         self.register_buffer("count", support.count)
         self.register_buffer("normal", support.normal)
-        self.register_buffer("place", place)
+        self.register_buffer("embedding", embedding)
         self.fixed: Tensor | None
         self.register_buffer("fixed", support.fixed)
-        self.register_buffer("own", self._judge_support(opinion))
+        self.register_buffer("own", self._score_support(direct))
 
-    def _judge_support(self, opinion: Tensor) -> Tensor:
+    def _score_support(self, direct: Tensor) -> Tensor:
         """The support's own evidence, (T, 1, kinds): each normal by the others, the mean drawn to the prior."""
         size = self.normal.shape[1]
-        others = self.normal.unsqueeze(1) * (1.0 - torch.eye(size, device=opinion.device, dtype=opinion.dtype))
-        found = self.contrast.evidence(opinion, self.place, self.fixed, self._neighbours(), others)
+        others = self.normal.unsqueeze(1) * (1.0 - torch.eye(size, device=direct.device, dtype=direct.dtype))
+        found = self.learner.evidence(direct, self.embedding, self.fixed, self._neighbours(), others)
         counted = self.normal.unsqueeze(-1)
         mean = torch.where(counted > 0, found, torch.zeros_like(found)).sum(1, keepdim=True) / self.count.unsqueeze(-1)
         # A single normal has no others: the prior alone speaks.
         number = torch.where(self.count > 1.0, self.count, torch.zeros_like(self.count)).unsqueeze(-1)
-        strength = (GAIN * self.contrast.log_strength).exp()
+        strength = (PARAMETER_SCALE * self.learner.log_strength).exp()
         return (
-            torch.where(number > 0, number * mean, torch.zeros_like(mean)) + strength * GAIN * self.contrast.prior
+            torch.where(number > 0, number * mean, torch.zeros_like(mean))
+            + strength * PARAMETER_SCALE * self.learner.prior
         ) / (number + strength)
 
     def _neighbours(self) -> Neighbours:
-        return Neighbours(self.place, self.fixed)
+        return Neighbours(self.embedding, self.fixed)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        front, fixed = self.contrast.describe(inputs)
-        opinion, place = self.contrast.look(self.contrast.view(front, self.mean, self.count))
-        return self.judge(opinion, place, fixed)
+        front, fixed = self.learner.describe(inputs)
+        direct, embedding = self.learner.encode(self.learner.relate(front, self.mean, self.count))
+        return self.score(direct, embedding, fixed)
 
-    def judge(self, opinion: Tensor, place: Tensor, fixed: Tensor | None) -> Tensor:
+    def score(self, direct: Tensor, embedding: Tensor, fixed: Tensor | None) -> Tensor:
         """Queries in both spaces (T, n, ...) -> logits (T, n)."""
-        found = self.contrast.evidence(opinion, place, fixed, self._neighbours(), self.normal.unsqueeze(1))
+        found = self.learner.evidence(direct, embedding, fixed, self._neighbours(), self.normal.unsqueeze(1))
         rarity = 1.0 / self.count.unsqueeze(-1)
-        weight = F.softplus(GAIN * (self.contrast.weight[0] + self.contrast.weight[1] * rarity))
-        bias = GAIN * (self.contrast.bias[0] + self.contrast.bias[1] * rarity.squeeze(-1))
+        weight = F.softplus(PARAMETER_SCALE * (self.learner.weight[0] + self.learner.weight[1] * rarity))
+        bias = PARAMETER_SCALE * (self.learner.bias[0] + self.learner.bias[1] * rarity.squeeze(-1))
         return ((found - self.own) * weight).sum(-1) + bias
 
 
-def build_contrast(settings: ContrastSettings, network: NetworkSettings, facts: DataFacts) -> MetaLearner:
+def build_support_distance(
+    settings: SupportDistanceSettings, network: NetworkSettings, facts: DataFacts
+) -> MetaLearner:
     shape = facts.shape
     front_end = build_front_end(network, shape)
     body = build_embedding(replace(network, front_end="none"), shape if front_end is None else front_end.shape)
-    return Contrast(
+    return SupportDistance(
         body,
         shape,
         front_end=front_end,
