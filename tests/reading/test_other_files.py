@@ -119,7 +119,7 @@ def test_sheets_are_read_as_text_is(
         ([["x", "y"], [1, 2], ["broken", 3]], None, "row 3 of column 'x' is 'broken', not a number"),
         ([["t", "y"], ["03/04/2024 06:00", 1], ["03/04/2024 06:01", 2]], None, "has two readings: day/month"),
         ([["t", "y"], ["first", 1], ["second", 2]], "t", "column 't' is no time: 'first'"),
-        ([["t", 1], [3, 1], [4, 2]], None, "the first line has two readings"),
+        ([["t", 1], [3, 1], [4, 2]], None, "line 1, column 1 is 't' above numbers"),
         ([["t", "y"], ["06:00:00", 1], ["06:00:01", 2]], None, "column 1 (t) looks like a time"),
     ],
 )

@@ -141,7 +141,7 @@ def sniff(path: Path, lines: Sequence[tuple[int, str]], options: ReadOptions, gr
     split_decimals = separator == "," and decimal == ","
     rows = [split(text, separator, split_decimals) for text in texts]
     decimal, thousands = find_decimal(path, rows, separator, decimal)
-    headed = options.header if options.header is not None else find_header(path, rows)
+    headed = options.header if options.header is not None else find_header(path, rows, body[0][0])
     names = tuple(cell.strip() for cell in rows[0]) if headed else ()
     head = int(headed) + int(headed and are_units(rows[1:]))
     data, numbers = rows[head:], [number for number, _ in body][head:]
@@ -332,29 +332,31 @@ def is_header(rows: Sequence[Sequence[str]]) -> bool:
     return bool(told) and not any(map(_is_told, told))
 
 
-def find_header(path: Path, rows: Sequence[Sequence[str]]) -> bool:
+def find_header(path: Path, rows: Sequence[Sequence[str]], line: int = 1) -> bool:
     """Whether the first row names columns; asked where it holds words above numbers, and numbers."""
-    if not is_header(rows) and len(rows) > 1 and names_columns(rows):
+    if is_header(rows):
+        return True
+    column = find_named_column(rows)
+    if column is not None:
         raise FewoneError(
-            f"{path}: the first line has two readings: names of columns (say --header True), or a row with words where"
-            f" numbers belong (say --header False)"
+            f"{path}: line {line}, column {column + 1} is {rows[0][column]!r} above numbers: if the line names the"
+            f" columns, say --header True; else it is not a number: mend it or take it out"
         )
-    return is_header(rows)
+    return False
 
 
-def names_columns(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether a word in the first row stands above nothing but numbers or stamps."""
-    for column in zip(*rows, strict=False):
-        first, *rest = column
+def find_named_column(rows: Sequence[Sequence[str]]) -> int | None:
+    """The first column in which a word stands above nothing but numbers or stamps."""
+    for place, (first, *rest) in enumerate(zip(*rows, strict=False)):
         told = [cell for cell in rest if cell.lower() not in MISSING]
         if told and first.lower() not in MISSING and not _is_told(first) and all(map(_is_told, told)):
-            return True
-    return False
+            return place
+    return None
 
 
 def are_units(rows: Sequence[Sequence[str]]) -> bool:
     """Whether the row below the names holds units, such as Nm and 1/min, above numbers."""
-    return is_header(rows) and names_columns(rows) and not any(map(_MARRED.match, rows[0]))
+    return is_header(rows) and find_named_column(rows) is not None and not any(map(_MARRED.match, rows[0]))
 
 
 def _is_told(cell: str) -> bool:

@@ -78,7 +78,7 @@ def _read_rows(
     kept = list(range(full[0], full[-1] + 1)) if width == 1 else full
     table = [[*rows[number], *(None,) * width][:width] for number in kept]
     texts = [["" if cell is None else _as_stamp(cell) for cell in row] for row in table[:SAMPLE]]
-    headed = find_header(path, texts) if options.header is None else options.header
+    headed = find_header(path, texts, kept[0] + 1) if options.header is None else options.header
     head = int(headed) + int(headed and are_units(texts[1:]))
     names = [text if headed and text else f"column {number + 1}" for number, text in enumerate(texts[0])]
     columns = [np.array(column, dtype=object) for column in zip(*table[head:], strict=True)]
