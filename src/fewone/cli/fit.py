@@ -84,7 +84,8 @@ def main(arguments: list[str]) -> int:
         raise FewoneError(f"{name}: a detector of plain tables; it is fitted from Python, not from files")
     shape = choose_shape(detector.card.shape, files, chosen.window, chosen.reading)
     if shape != detector.card.shape:
-        tell(f"windows of {shape[-1]} time steps in {shape[0]} channels" + ("" if chosen.window else " (--window)"))
+        many = "1 channel" if shape[0] == 1 else f"{shape[0]} channels"
+        tell(f"windows of {shape[-1]} time steps in {many}" + ("" if chosen.window else " (--window)"))
     rate = chosen.sampling_rate or detector.card.sampling_rate
     found, faults = [], []
     for file in track(files, "reading", console=console, transient=True, disable=not console.is_terminal):

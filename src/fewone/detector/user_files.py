@@ -218,6 +218,8 @@ def choose_shape(
     recording of so many channels); recordings are taken as they are, if all have one length, else cut into twice the
     time after which the first of them repeats.
     """
+    if window is not None and window < 1:
+        raise FewoneError(f"--window {window}: at least 1 time step is needed")
     if len(shape) != 2 or any(not is_recording(file) for file in files):
         return shape
     if shape[1] and window is not None and window != shape[1]:

@@ -123,7 +123,7 @@ def stream_recording(
     path: Path, options: ReadOptions, progress: Callable[[float], None] | None = None
 ) -> tuple[str, Iterator[Recording]]:
     """How the file is read, and its pieces in order: text comes in blocks, anything else is one piece."""
-    if _is_text(find_suffix(path)) and not options.regularizes:
+    if _is_text(find_suffix(path)) and not options.regularizes and options.largest_gap is None:
         from fewone.reading.text_files import read_text
 
         layout, pieces = read_text(path, options, None, progress)
