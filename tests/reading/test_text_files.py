@@ -164,7 +164,10 @@ def test_64_values_with_decimal_comma_and_comma_separator_have_two_readings(tmp_
         ("1,5,2,30\n1,7,2,35\n", "4 columns of whole numbers (say --decimal .), or 2 with decimal commas"),
         ("2024-03-01 06:00,3,14\n2024-03-01 06:01,2,71\n", "or 2 with decimal commas (say --decimal ,)"),
         ("7,-0,27\n8,1,05\n", "'-0' is no whole number: commas separate and seem to be decimal signs, too"),
-        ("t;1;2\n2024-03-01 06:00;5;6\n", "line 1, column 1 is 't' above numbers: if the line names the columns, say --header True"),
+        (
+            "t;1;2\n2024-03-01 06:00;5;6\n",
+            "line 1, column 1 is 't' above numbers: if the line names the columns, say --header True",
+        ),
         ("Zeit;x\n06:00:00;1\n06:00:01;2\n", "column 1 (Zeit) looks like a time, '06:00:00', but read are"),
         ("Zeit;x\n01.03.24 06:00;1\n01.03.24 06:01;2\n", "column 1 (Zeit) looks like a time, '01.03.24 06:00'"),
         ("Press 7\n\nt;x\n1;2\n", "line 3 has 2 columns, line 1 has 1; give all the same, and put # before lines"),
