@@ -75,7 +75,8 @@ def tabulate_commands(rounds: int) -> Table:
             load_detector(name).fit(random.normal(size=(NORMALS, LENGTH))).save(folder / name)
 
         def run(*words: str) -> None:
-            subprocess.run([sys.executable, *words], cwd=folder, capture_output=True)
+            found = subprocess.run([sys.executable, *words], cwd=folder, capture_output=True, text=True)
+            assert found.returncode in (0, 1), found.stderr
 
         programs: dict[str, Callable[[], object]] = {"import torch": partial(run, "-c", "import torch")}
         for name in ("series", "periodic"):
