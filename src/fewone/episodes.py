@@ -120,7 +120,7 @@ class RowPool:
         return self.index[torch.randperm(len(self.index), generator=generator)[:count]]
 
     def halves(self) -> tuple[RowPool, RowPool]:
-        """The adaptation half and the judging half, in the order of the index."""
+        """The adaptation half and the evaluation half, in the order of the index."""
         middle = len(self.index) // 2
         return RowPool(self.store, self.index[:middle]), RowPool(self.store, self.index[middle:])
 
@@ -181,7 +181,7 @@ class Moments:
 class Task:
     """One thing to learn: what is normal here.
 
-    halves: the first half of each pool is for adaptation, the second for judging (the paper's D_tr and D_val);
+    halves: the first half of each pool is for adaptation, the second for evaluation (the paper's D_tr and D_val);
     otherwise every episode splits the pool anew. cluster: tasks that are not independent of each other (segments
     of one operation) share it; intervals are taken over clusters and a cluster's tasks draw the same positions.
 
@@ -271,7 +271,7 @@ def _show(values: Tensor) -> str:
 
 @dataclass(frozen=True)
 class EvaluationPlan:
-    """How test tasks are judged: adaptation sets per task, and the queries of each (None: all that remain)."""
+    """How test tasks are evaluated: adaptation sets per task, and the queries of each (None: all that remain)."""
 
     adaptation_sets: int
     normals: int | None

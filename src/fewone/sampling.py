@@ -262,7 +262,7 @@ def _draw_sides(
 ) -> _Sides:
     """Support rows and the rows left for the query, disjoint; no recording stands on both sides.
 
-    move_anomalies: the adaptation half's anomalies join the judging half, so that one-class and class-balanced
+    move_anomalies: the adaptation half's anomalies join the evaluation half, so that one-class and class-balanced
     training see the same data.
     """
     support_normal, query_normal = _split(task, "normal", task.normal, normals, query_normals, generator, False)
@@ -282,10 +282,10 @@ def _split(
 ) -> tuple[Tensor, Tensor]:
     """`support` rows of a pool, and rows for the query: at least `query` (None: all) where the pool has so many."""
     if isinstance(pool, RowPool) and task.halves and not move:
-        adaptation, judging = pool.halves()
+        adaptation, evaluation = pool.halves()
         _require(task, label, support, len(adaptation), "for the support in the adaptation half")
         shuffled = adaptation.draw(len(adaptation), generator)
-        return _choose_support(shuffled, pool.store.recording, support), judging.draw(len(judging), generator)
+        return _choose_support(shuffled, pool.store.recording, support), evaluation.draw(len(evaluation), generator)
     _require(task, label, support, len(pool), "for the support")
     # A pool that lists its rows shuffles them all in any case; one that draws row by row stops at what is asked.
     count = len(pool) if isinstance(pool, RowPool) or query is None else min(support + query, len(pool))

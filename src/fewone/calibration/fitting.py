@@ -29,7 +29,7 @@ GROUPS = (1, 2, 3, 6, 12, 24, 48)
 """The group sizes whose mean logit has quantiles of its own."""
 
 QUERIES = 50
-"""So many normals and anomalies of a task are judged for each of its supports."""
+"""So many normals and anomalies of a task are evaluated for each of its supports."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class HeldOut:
 class Scored:
     """One episode of a held-out task: scores and labels (n,) of its queries, and their recordings if there are.
 
-    own: the mean score of the support's normals, each judged by the others; no number where it is not asked.
+    own: the mean score of the support's normals, each scored by the others; no number where it is not asked.
     """
 
     unit: str
@@ -91,14 +91,14 @@ def count_draws(tasks: Sequence[Task], sizes: Sequence[int], adaptation_sets: in
     for task in tasks:
         for k in sizes:
             plan = _plan(task, k, adaptation_sets, queries)
-            judged = len(task.normal) if plan.normals is None else plan.normals
-            judged += len(task.anomalous) if plan.anomalies is None else plan.anomalies
-            total += adaptation_sets * (2 * k + judged)  # a support is adapted to, and judged leaving one out
+            evaluated = len(task.normal) if plan.normals is None else plan.normals
+            evaluated += len(task.anomalous) if plan.anomalies is None else plan.anomalies
+            total += adaptation_sets * (2 * k + evaluated)  # a support is adapted to, and scored leaving one out
     return total
 
 
 def _room(task: Task) -> int:
-    """The largest support that leaves normals to judge."""
+    """The largest support that leaves normals to score."""
     return len(task.normal) // 2 if task.halves else len(task.normal) - 2
 
 
