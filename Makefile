@@ -35,7 +35,7 @@ dist: $(VENV)/installed
 # The paper's tables once more, from nothing, into reproduced/: says the hours first; run again, it goes on where it was.
 # QUICK=1: the main claim on the synthetic series in ten minutes, no data needed. JOBS: trainings at once.
 JOBS ?= 1
-GRIDS := $(if $(QUICK),quick,budget sts authors digits digits-meta further)
+GRIDS := $(if $(QUICK),quick,budget sts authors digits digits-meta short searched seeds further)
 reproduce: $(VENV)/installed
 	$(BIN)/fewone sweep $(GRIDS:%=paper/%.toml) --results reproduced/results --runs reproduced/runs --jobs $(JOBS)
 	$(BIN)/fewone report reproduced/results --out reproduced/report

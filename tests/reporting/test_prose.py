@@ -65,3 +65,12 @@ def test_a_quote_is_the_number_of_the_tables_and_an_aim_that_is_missed_is_bold(r
     assert quotes.paper("OC-MAML", "omniglot", 2) == f"{cell.published:.1f}"
     assert quotes.reach(99.9, "oc-maml", "omniglot", 2) == f"**{cell.ours.mean:.1f}**"
     assert quotes.reach(50, "oc-maml", "omniglot", 2) == f"{cell.ours.mean:.1f}"
+
+
+def test_the_false_alarms_of_a_learner_with_two_networks_are_those_of_its_own_recipe(report: Report) -> None:
+    quotes = Quotes(report)
+    for dataset in ("cifar-fs", "fc100", "mt-mnist/0 to 8 together"):
+        own = quotes.alarms("plda", dataset).split(", ")
+        labels = [label for table in report.alarms for label, _ in table.rows]
+        assert sum(label.startswith(f"{dataset}, plda K=10, each example (") for label in labels) == 2
+        assert len(own) == 3 and float(own[0]) > float(own[1]) > float(own[2])

@@ -113,6 +113,17 @@ def test_of_two_settings_the_lower_validation_loss_is_shown_never_the_better_tes
     assert cell.ours.mean == pytest.approx(80.0)
 
 
+def test_several_seeds_are_shown_before_a_single_one_with_a_lower_validation_loss(tmp_path: Path) -> None:
+    lucky, seeds = make_row("oc-maml", 0.95), [make_row("oc-maml", 0.8, seed=seed, norm="support") for seed in (0, 1)]
+    losses = [(lucky, 0.1), *((row, 0.5) for row in seeds)]
+    trainings = [Training(row.experiment, PROVENANCE, (ValidationPoint(1, 1.0, loss, 0.9),)) for row, loss in losses]
+    write_records(tmp_path / "a", lucky, *seeds, *trainings)
+    main = build_paper_tables(collect(tmp_path))[0]
+    cell = dict(zip(main.columns, dict(main.rows)["OC-MAML"], strict=True))["sts-sawtooth, K=10"]
+    assert cell is not None and cell.ours is not None
+    assert (cell.ours.mean, cell.seeds) == (pytest.approx(80.0), 2)
+
+
 def test_a_method_that_does_not_beat_the_control_is_marked(tmp_path: Path) -> None:
     write_records(tmp_path / "a", make_row("no-support", 0.9), make_row("maml", 0.9), make_row("oc-maml", 0.95))
     (table,) = build_report(collect(tmp_path)).datasets

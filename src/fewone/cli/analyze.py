@@ -128,17 +128,16 @@ def _look_at_theory(learner: MetaLearner, experiment: Experiment, splits: TaskSp
 
 def draw_symmetry(found: Sequence[Symmetry]) -> Table:
     """One line for each kind of pair, and what its interval says."""
-    table = Table("minibatch 1", "minibatch 2", "difference", "95 % interval", "cosine", "says", "tasks", "pairs")
+    table = Table("batches", "difference", "95 % interval", "cosine", "says", "tasks", "pairs")
     for one in found:
         low, high = one.difference.low, one.difference.high
         assert low is not None and high is not None
         table.add_row(
-            "class-balanced" if one.first_share == 0.5 else "normals",
-            "class-balanced",
+            "balanced, balanced" if one.first_share == 0.5 else "normals, balanced",
             f"{one.difference.mean:.4f}",
-            f"{low:.4f} to {high:.4f}",
+            f"{low:.3f} to {high:.3f}",
             f"{one.cosine:.3f}",
-            "different" if low > 0 else "no difference seen",
+            "different" if low > 0 else "no difference",
             str(one.difference.units),
             str(one.pairs),
         )

@@ -138,11 +138,12 @@ class Quotes:
         return f"{interval(average_units([(one.units, one.values) for one in cosines])).mean:.2f}"
 
     def alarms(self, learner: str, dataset: str, level: str = "example", k: int = 10) -> str:
-        """The observed false alarms at 10, 5 and 1 %, as the tables show them."""
+        """The observed false alarms at 10, 5 and 1 %, as the tables show them for the learner's own recipe."""
+        wanted = f"{dataset}, {learner} K={k}, each {level}"
         for table in self.report.alarms:
             for label, cells in table.rows:
-                if label == f"{dataset}, {learner} K={k}, each {level}":
-                    observed = [cell for cell in cells[::2] if cell is not None and cell.ours is not None]
+                observed = [cell for cell in cells[::2] if cell is not None and cell.ours is not None]
+                if label.split(" (")[0] == wanted and observed and not _has_papers_network(observed[0]):
                     return ", ".join(f"{cell.ours.mean:.1f}" for cell in observed if cell.ours is not None)
         return OPEN
 
@@ -153,8 +154,16 @@ class Quotes:
         return [(label, _compare(cells, main.columns)) for label, cells in main.rows]
 
 
+PAPERS_FILTERS = (32, 32, 32, 32)
+
+
 def _is_small(finding: SeedAverage) -> bool:
-    return not finding.shown_at("training.augmentation") and list(finding.shown_at("network.filters")) == [32] * 4
+    filters = tuple(finding.shown_at("network.filters"))
+    return not finding.shown_at("training.augmentation") and filters == PAPERS_FILTERS
+
+
+def _has_papers_network(cell: Cell) -> bool:
+    return tuple(cell.rows[0].experiment.network.filters) == PAPERS_FILTERS
 
 
 def _compare(cells: Sequence[Cell | None], columns: Sequence[str]) -> str:

@@ -186,7 +186,9 @@ def _answers(finding: SeedAverage, number: Published) -> bool:
 
 
 def choose(candidates: Sequence[SeedAverage], evidence: Evidence) -> SeedAverage:
-    """Of several settings the one with the lowest validation loss (never by test), or else the latest."""
+    """Of the settings with the most seeds that with the lowest validation loss (never by test), or else the latest."""
+    most = max(finding.seeds for finding in candidates)
+    candidates = [finding for finding in candidates if finding.seeds == most]
     losses = [(evidence.validation_loss(finding), finding) for finding in candidates]
     if all(loss is not None for loss, _ in losses):
         return min(losses, key=lambda item: item[0] if item[0] is not None else 0.0)[1]
