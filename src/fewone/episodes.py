@@ -127,7 +127,9 @@ class RowPool:
 
 @dataclass(frozen=True)
 class InputScaling:
-    """How stored values become network inputs: values * scale + shift, then, if asked, standardisation by normals.
+    """How stored values become network inputs: values * scale + shift, or, with standardize, (values - m) / s.
+
+    m and s are mean and deviation of normals, per channel: of a support's, or of all of a training task's.
 
     >>> InputScaling(scale=1 / 255)(torch.tensor([0, 255], dtype=torch.uint8))
     tensor([0., 1.])
@@ -149,7 +151,13 @@ class InputScaling:
         return (floats * self.scale).add_(self.shift)
 
     def apply_in_place(self, inputs: Tensor) -> None:
-        """The same for a float tensor that already holds stored values: no second one is made."""
+        """The same for a float tensor that already holds stored values: no second one is made.
+
+        Parameters
+        ----------
+        inputs
+            Floats; they are changed.
+        """
         if self.scale != 1.0:
             inputs.mul_(self.scale)
         if self.shift != 0.0:
@@ -181,6 +189,7 @@ class Moments:
 class Task:
     """One thing to learn: what is normal here.
 
+    name: of the task, in messages and results. normal, anomalous: where its examples are.
     halves: the first half of each pool is for adaptation, the second for evaluation (the paper's D_tr and D_val);
     otherwise every episode splits the pool anew. cluster: tasks that are not independent of each other (segments
     of one operation) share it; intervals are taken over clusters and a cluster's tasks draw the same positions.
@@ -210,6 +219,10 @@ class Task:
             steps. None: the task has no anomalies, so that it can neither train nor calibrate.
         cluster
             Tasks of one machine, person or place that are not independent of each other share it.
+
+        Returns
+        -------
+        The task, of one store that both pools are views of.
 
         Raises
         ------

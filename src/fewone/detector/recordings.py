@@ -56,6 +56,10 @@ def windows(series: ArrayLike, window: int, stride: int | None = None) -> Floats
 
     Parameters
     ----------
+    window
+        Time steps of a window.
+    stride
+        Steps from one window to the next; None: the window.
     series
         (length,) or (length, channels); rows are time steps, as in a table or a file.
 
@@ -63,6 +67,11 @@ def windows(series: ArrayLike, window: int, stride: int | None = None) -> Floats
     -------
     (n, window) for a series without a channel axis, else (n, channels, window): a read-only view where that is
     possible. What remains at the end and fills no window is left out.
+
+    Raises
+    ------
+    InputError
+        The recording is shorter than a window.
 
     Examples
     --------

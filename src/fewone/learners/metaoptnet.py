@@ -37,6 +37,7 @@ NUS = (0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
 class MetaOptNetSettings(LearnerSettings):
     """nu: in training; for evaluation it is chosen on validation tasks. ridge: added to the kernel's diagonal.
 
+    kernel: between embeddings, linear or of radial basis functions.
     penalty: the upper bound of a weight where the support has two classes (nu rules with one).
 
     >>> MetaOptNetSettings(kernel="rbf").nu
