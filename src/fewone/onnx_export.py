@@ -19,10 +19,10 @@ from fewone.detector.adaptation import adapt_together
 from fewone.detector.aligned import AlignedDetector
 from fewone.detector.envelope import Envelope, Guarded, choose_share
 from fewone.detector.estimator import check_is_fitted
-from fewone.detector.exported import KEY, ExportedFacts
 from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.errors import FewoneError
 from fewone.extras import needed_for
+from fewone.file_scoring.exported import KEY, ExportedFacts
 from fewone.files import atomic_write
 
 INPUT, OUTPUTS, RECORDING = "values", ("score_samples", "decision_function", "label"), "recording"
