@@ -1,4 +1,4 @@
-"""Mistakes that a user can mend, as one kind of exception with a one-line message."""
+"""Mistakes that a user can fix, as one kind of exception with a one-line message."""
 
 
 class FewoneError(Exception):
