@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
@@ -57,6 +58,23 @@ def test_the_public_names_are_there_whatever_was_imported_before() -> None:
     assert {"FewShotDetector", "load", "windows"} <= set(dir(fewone))
     with pytest.raises(AttributeError, match="has no attribute 'detect'"):
         fewone.detect  # noqa: B018
+
+
+ROOT = Path(__file__).parent.parent
+REFERENCE = [
+    entry
+    for page in sorted((ROOT / "docs" / "api").glob("*.md"))
+    for entry in re.findall(r"^::: (\S+)", page.read_text(), re.M)
+]
+
+
+@pytest.mark.parametrize("entry", REFERENCE)
+def test_every_class_and_function_of_the_api_reference_has_an_example(entry: str) -> None:
+    home, _, name = entry.rpartition(".")
+    public = getattr(import_module(home), name)
+    for one in vars(public).values() if isinstance(public, ModuleType) else [public]:
+        if getattr(one, "__module__", "").startswith("fewone."):
+            assert ">>>" in (one.__doc__ or ""), f"{entry} has no example that runs as a test"
 
 
 FACE = [

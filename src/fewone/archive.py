@@ -128,8 +128,7 @@ def decide_recordings(
 ) -> Iterator[Decision]:
     """One decision per recording (length,) or (length, channels), as `score_series` and `decide` make it.
 
-    stride: time steps from window to window; None: one window after the other. The unit of work of every engine: a
-    partition of a Dask bag, a batch of Spark's `mapInPandas`, a job of `share_out`.
+    The unit of work of every engine: a partition of a Dask bag, a batch of Spark's `mapInPandas`, a job of `share_out`.
 
     Parameters
     ----------
@@ -143,6 +142,16 @@ def decide_recordings(
     Returns
     -------
     One decision per recording.
+
+    Examples
+    --------
+    >>> import fewone, numpy as np, tempfile
+    >>> normals = np.random.default_rng(0).normal(size=(10, 128))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     fewone.load("series").fit(normals).save(folder)
+    ...     packed = PackedDetector.of(folder)
+    >>> [one.anomalous for one in decide_recordings(packed, [("a", normals[0]), ("b", normals[0] + 90.0)])]
+    [False, True]
     """
     detector = packed.open()
     for name, values in recordings:

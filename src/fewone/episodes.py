@@ -26,6 +26,10 @@ class Examples:
 
     inputs (..., n, *shape) float; labels (..., n) float, 0 normal and 1 anomalous;
     weights (..., n) float: what each example counts for in a loss, 0 for padding, each task sums to 1.
+
+    >>> support = Examples.normals(torch.zeros(2, 5, 8))
+    >>> len(support), support[0].inputs.shape
+    (2, torch.Size([5, 8]))
     """
 
     inputs: Tensor
@@ -319,6 +323,12 @@ class Episodes:
     support inputs (T, K, *shape), query inputs (T, Q, *shape); support_rows (T, K) and query_rows (T, Q) int64 point
     into the store (padding repeats a row with weight 0). task_index (T,) int64 numbers the tasks among all training
     tasks, for methods that keep something per training task; None outside of training.
+
+    >>> from fewone import EpisodeSampler
+    >>> task = Task.from_arrays("press 7", torch.zeros(20, 8), torch.ones(5, 8))
+    >>> (episodes,) = EpisodeSampler(support_size=5, query_size=4).stream([task], meta_batch=1, steps=1)
+    >>> episodes.support.labels.tolist(), episodes.query.labels.tolist()
+    ([[0.0, 0.0, 0.0, 0.0, 0.0]], [[0.0, 0.0, 1.0, 1.0]])
     """
 
     tasks: tuple[Task, ...]

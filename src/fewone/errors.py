@@ -26,4 +26,9 @@ class InputError(FewoneError, ValueError):
 
 
 class FewoneWarning(UserWarning):
-    """One line on something that went otherwise than asked but does not stop the work (a cache, a rounding)."""
+    """One line on something that went otherwise than asked but does not stop the work (a cache, a rounding).
+
+    >>> import warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", FewoneWarning)
+    """

@@ -43,6 +43,14 @@ class SeriesScores:
         The time step of steps[0].
     steps
         (n,) the mean over the windows that cover each time step; NaN where a stride beyond the window leaves a gap.
+
+    Examples
+    --------
+    >>> import fewone, numpy as np
+    >>> series = np.sin(np.arange(1280) / 4)
+    >>> scores = fewone.load("series").fit(fewone.windows(series, 128)).score_series(series, stride=64)
+    >>> scores.starts[:3].tolist(), len(scores.windows), len(scores.steps)
+    ([0, 64, 128], 19, 1280)
     """
 
     starts: NDArray[np.int64]
