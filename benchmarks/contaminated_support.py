@@ -27,7 +27,7 @@ def main() -> None:
     torch.set_num_threads(1)
     detector = load_detector(chosen.model)
     tasks = load_dataset(chosen.dataset).validation
-    rows = np.array([judge(detector, task, chosen.k, draw) for task in tasks for draw in range(chosen.draws)])
+    rows = np.array([evaluate(detector, task, chosen.k, draw) for task in tasks for draw in range(chosen.draws)])
     clean, spoilt, named, wrongly = rows.mean(axis=0)
     print(f"{chosen.dataset}, {len(tasks)} validation tasks, {chosen.draws} draws each, K = {chosen.k}")
     print(
@@ -38,7 +38,7 @@ def main() -> None:
     )
 
 
-def judge(detector: FewShotDetector, task: Task, k: int, draw: int) -> tuple[float, float, bool, bool]:
+def evaluate(detector: FewShotDetector, task: Task, k: int, draw: int) -> tuple[float, float, bool, bool]:
     """Balanced accuracy with a clean and with a spoilt support, whether the anomaly and whether a normal is named."""
     generator = generator_for("contaminated", task.name, draw)
     values = task.normal.store.values

@@ -55,7 +55,7 @@ def hold_out(experiment: Experiment, splits: TaskSplits, folder: Path) -> list[H
     return [whole, *(HeldOut(learner, tuple(task for task in splits.train if task.unit in part)) for part in parts)]
 
 
-def judge(experiment: Experiment, splits: TaskSplits, parts: Sequence[HeldOut]) -> Iterator[dict[str, Any]]:
+def evaluate(experiment: Experiment, splits: TaskSplits, parts: Sequence[HeldOut]) -> Iterator[dict[str, Any]]:
     """The values of the units of all parts, for each K, threshold and level."""
     for k in SIZES:
         sampler = replace(make_sampler(experiment, splits, 1.0), support_size=k)
@@ -114,7 +114,7 @@ def main() -> None:
             for learner in chosen.learners:
                 experiment = replace(default_experiment(dataset, learner, 10, seed), further_k=(2,))
                 parts = hold_out(experiment, splits, chosen.runs / experiment.identify())
-                for row in judge(experiment, splits, parts):
+                for row in evaluate(experiment, splits, parts):
                     kept = {"dataset": dataset, "learner": learner, "seed": seed, **row}
                     kept |= {"experiment": experiment.to_plain()}
                     with chosen.results.open("a", encoding="utf-8") as file:

@@ -1,6 +1,6 @@
 """Zoo model `pictures` beside honest peers on the same features and pictures: products, synthetic defects, classes.
 
-python benchmarks/pictures.py judge --cache CACHE --products PRODUCTS   features once, then all methods -> rows
+python benchmarks/pictures.py evaluate --cache CACHE --products PRODUCTS   features once, then all methods -> rows
 python benchmarks/pictures.py page                                      rows -> docs/benchmarks/pictures.md
 
 A task is one product or class. Its supports are drawn from a pool of its normals; what is not in a support is judged.
@@ -219,7 +219,7 @@ def _score_ours(learner: Evidence, distances: list[Tensor], support: Tensor, poo
     with torch.inference_mode():
         values = learner.measure(distances, normal.unsqueeze(1))
         own = learner.measure_support([one[:, :pool] for one in distances], normal)
-        return learner.judge(Observed(values, own, normal))[0].double().numpy()
+        return learner.score(Observed(values, own, normal))[0].double().numpy()
 
 
 def _with_thresholds(method: str, scores: Floats, own: Floats) -> Iterator[tuple[str, str, Floats]]:
@@ -289,7 +289,7 @@ def _score_pyod(features: NDArray[np.float32], support: NDArray[np.int64]) -> It
         yield "PyOD KNN on global features", "its own", model.decision_function(features) - model.threshold_
 
 
-def judge(cache: Path, products: Path, parts: list[str]) -> None:
+def evaluate(cache: Path, products: Path, parts: list[str]) -> None:
     """Rows of every task that is not there yet."""
     detector = load_detector("pictures")
     learner, calibration = detector.learner, detector.calibration
@@ -398,14 +398,14 @@ def _tabulate_alarms(titles: dict[str, str], rows: dict[str, list[Row]]) -> Tabl
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("verb", choices=("judge", "page"))
+    parser.add_argument("verb", choices=("evaluate", "page"))
     parser.add_argument("--cache", type=Path, default=Path("picture-features"))
     parser.add_argument("--products", type=Path, default=Path("products"))
     parser.add_argument("--parts", nargs="*", default=["product", "synthetic", "cifar", "omniglot", "mnist"])
     chosen = parser.parse_args()
     torch.set_num_threads(1)
-    if chosen.verb == "judge":
-        judge(chosen.cache, chosen.products, chosen.parts)
+    if chosen.verb == "evaluate":
+        evaluate(chosen.cache, chosen.products, chosen.parts)
     else:
         page()
 

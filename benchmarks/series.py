@@ -156,7 +156,7 @@ def run_classical(dataset: SeriesDataset, methods: Iterable[str], sizes: Sequenc
 def judge_learned(learned: Learned, projection: torch.Tensor, episode: Episode, seen: Sequence[str]) -> Judged:
     """At the calibrated threshold and at asked false-alarm rates."""
     point = learned.calibration.at(episode.size)
-    logits = learned.learner.judge(show(select(episode, seen, EVIDENCE), EVIDENCE, projection).observed)[0]
+    logits = learned.learner.score(show(select(episode, seen, EVIDENCE), EVIDENCE, projection).observed)[0]
     scores = (point.slope * (logits.double() - point.threshold)).numpy()
     asked = {f"rate {rate:g}": scores - learned.calibration.threshold(episode.size, rate) for rate in RATES}
     return to_judged(episode, {"calibrated": scores, **asked})
@@ -264,7 +264,7 @@ def ablate(seed: int, learned: Learned) -> list[dict[str, Any]]:
         for name, value in learned.learner.named_parameters():
             own[name].copy_(value[columns] if value.shape == (len(EVIDENCE),) else value)
         judged = [
-            to_judged(one, {"none": learner.judge(select(one, EVIDENCE, kinds).observed)[0].double().numpy()})
+            to_judged(one, {"none": learner.score(select(one, EVIDENCE, kinds).observed)[0].double().numpy()})
             for one in learned.episodes
             if one.size in (2, 10)
         ]

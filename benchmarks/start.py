@@ -160,7 +160,7 @@ def refine(
 
 
 @torch.no_grad()
-def judge(
+def evaluate(
     learner: Evidence, calibration: CalibrationMap, tests: Sequence[Episode], kinds: Sequence[str]
 ) -> list[float]:
     """AUROC, balanced accuracy and false alarms, mean over the new tasks."""
@@ -168,7 +168,7 @@ def judge(
     values = []
     for one in tests:
         seen = show(one, kinds, matrix_of(learner)) if "learned" in kinds else select(one, EVIDENCE, kinds)
-        logits = learner.judge(seen.observed)[0].double()
+        logits = learner.score(seen.observed)[0].double()
         values.append(measure((point.slope * (logits - point.threshold)).numpy(), one.labels.double().numpy()))
     return [round(float(np.mean(column)), 4) for column in zip(*values, strict=True)]
 
@@ -189,7 +189,7 @@ def run(
         history, tests = look_at_family([one for one in datasets if one.family == family], learner)
         fixed = {"family": family, "tests": len(tests), "k": SIZE}
         if not varied:
-            as_it_is = judge(start.learner, start.calibration, tests, EVIDENCE)
+            as_it_is = evaluate(start.learner, start.calibration, tests, EVIDENCE)
             yield {**fixed, "tasks": 0, "order": 0, "method": "start as it is", "values": as_it_is}
             yield {**fixed, "tasks": 0, "order": 0, "method": "1-NN", "values": judge_nearest(tests)}
         for count in HISTORIES:
@@ -202,7 +202,7 @@ def run(
                         for strength in STARTS:
                             kept = max(1, count // 4)
                             mixed = mix_calibrations(own, start.calibration, kept / (kept + strength))
-                            values = judge(found, mixed, tests, EVIDENCE)
+                            values = evaluate(found, mixed, tests, EVIDENCE)
                             yield {**about, "method": "varied", "pull": pull, "strength": strength, "values": values}
                     continue
                 for name, forms in (
@@ -211,13 +211,17 @@ def run(
                     ("both", ("classes", "faults")),
                 ):
                     found, mixed = refine(start, chosen, forms, evidence.PULL, evidence.TASKS_OF_START)
-                    yield {**about, "method": f"from the start, {name}", "values": judge(found, mixed, tests, EVIDENCE)}
+                    yield {
+                        **about,
+                        "method": f"from the start, {name}",
+                        "values": evaluate(found, mixed, tests, EVIDENCE),
+                    }
                     if name != "both":
                         found, own = refine(None, chosen, forms, 0.0, 0.0)
                         yield {
                             **about,
                             "method": f"from nothing, {name}",
-                            "values": judge(found, own, tests, UNLEARNED),
+                            "values": evaluate(found, own, tests, UNLEARNED),
                         }
 
 

@@ -86,6 +86,6 @@ def test_what_is_made_is_a_model_that_finds_a_defect(
     detector = fewone.load(tmp_path / "made").fit(pictures[:6])
     decisions = detector.decision_function(pictures[6:])
     assert np.mean(decisions[:2]) > np.mean(decisions[2:])
-    figures = making.judge("made", learner, calibration, [replace(seen[0], name="product-0")])
+    figures = making.evaluate("made", learner, calibration, [replace(seen[0], name="product-0")])
     assert [(figure.part, figure.k) for figure in figures] == [("product", 2), ("product", 5)]
     assert all(0 <= figure.auroc <= 100 for figure in figures)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
@@ -56,6 +60,23 @@ def test_the_public_names_are_there_whatever_was_imported_before() -> None:
         fewone.detect  # noqa: B018
 
 
+ROOT = Path(__file__).parent.parent
+REFERENCE = [
+    entry
+    for page in sorted((ROOT / "docs" / "api").glob("*.md"))
+    for entry in re.findall(r"^::: (\S+)", page.read_text(), re.M)
+]
+
+
+@pytest.mark.parametrize("entry", REFERENCE)
+def test_every_class_and_function_of_the_api_reference_has_an_example(entry: str) -> None:
+    home, _, name = entry.rpartition(".")
+    public = getattr(import_module(home), name)
+    for one in vars(public).values() if isinstance(public, ModuleType) else [public]:
+        if getattr(one, "__module__", "").startswith("fewone."):
+            assert ">>>" in (one.__doc__ or ""), f"{entry} has no example that runs as a test"
+
+
 FACE = [
     *((fewone, name) for name in fewone.__all__ if name != "__version__"),
     *((learners, name) for name in learners.__all__),
@@ -67,6 +88,40 @@ def test_every_public_class_and_function_has_an_example(home: ModuleType, name: 
     public = getattr(home, name)
     if isinstance(public, type) or inspect.isfunction(public):
         assert ">>>" in (public.__doc__ or ""), f"{home.__name__}.{name} has no example that runs as a test"
+
+
+METHODS = [
+    (public, name, method)
+    for public in [getattr(home, name) for home, name in FACE if home is fewone or name in ("MetaLearner", "Scorer")]
+    if isinstance(public, type)
+    for name, method in inspect.getmembers(public, inspect.isfunction)
+    if not name.startswith("_") and method.__module__.startswith("fewone.")
+]
+FUNCTIONS = [(home, name, getattr(home, name)) for home, name in FACE if inspect.isfunction(getattr(home, name))]
+
+
+@pytest.mark.parametrize(
+    ("home", "name", "called"), [*METHODS, *FUNCTIONS], ids=lambda one: getattr(one, "__name__", one)
+)
+def test_what_is_called_says_its_parameters_and_what_it_returns(
+    home: object, name: str, called: Callable[..., object]
+) -> None:
+    text = inspect.getdoc(called) or ""
+    _, _, after = text.partition("Parameters\n----------\n")
+    named = {word for line in after.split("\n") if not line.startswith(" ") for word in line.split(", ")}
+    signature = inspect.signature(called)
+    assert set(signature.parameters) - {"self", "cls"} <= named, f"{name} does not say all of its parameters"
+    if signature.return_annotation != "None":
+        assert "Returns\n-------\n" in text, f"{name} does not say what it returns"
+
+
+@pytest.mark.parametrize(("home", "name"), FACE, ids=lambda value: getattr(value, "__name__", value))
+def test_every_field_of_a_public_dataclass_is_told(home: ModuleType, name: str) -> None:
+    public = getattr(home, name)
+    if isinstance(public, type) and is_dataclass(public):
+        told = set(re.findall(r"\w+", public.__doc__ or ""))
+        told |= set(re.findall(r'^    (\w+): [^\n]*\n    """', inspect.getsource(public), re.M))
+        assert {field.name for field in fields(public)} <= told
 
 
 def test_the_front_door_is_open() -> None:

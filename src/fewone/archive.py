@@ -71,7 +71,17 @@ class PackedDetector:
 
     @staticmethod
     def of(folder: str | Path) -> PackedDetector:
-        """The files of a folder that `save` wrote."""
+        """The files of a folder that `save` wrote.
+
+        Parameters
+        ----------
+        folder
+            What `FewShotDetector.save` wrote.
+
+        Returns
+        -------
+        Its bytes, to be sent to other machines.
+        """
         place = Path(folder)
         files = sorted(path for path in place.rglob("*") if path.is_file() and path.suffix in (".json", ".safetensors"))
         if not files:
@@ -85,7 +95,12 @@ class PackedDetector:
         return PackedDetector(packed.getvalue())
 
     def open(self) -> FewShotDetector:
-        """The detector, opened once in this process; whatever was changed on the way is refused by its hashes."""
+        """The detector, opened once in this process; whatever was changed on the way is refused by its hashes.
+
+        Returns
+        -------
+        The detector.
+        """
         return _open(hashlib.sha256(self.content).hexdigest(), self.content)
 
 
@@ -113,8 +128,30 @@ def decide_recordings(
 ) -> Iterator[Decision]:
     """One decision per recording (length,) or (length, channels), as `score_series` and `decide` make it.
 
-    stride: time steps from window to window; None: one window after the other. The unit of work of every engine: a
-    partition of a Dask bag, a batch of Spark's `mapInPandas`, a job of `share_out`.
+    The unit of work of every engine: a partition of a Dask bag, a batch of Spark's `mapInPandas`, a job of `share_out`.
+
+    Parameters
+    ----------
+    packed
+        The detector.
+    recordings
+        (name, values) each, values (length,) or (length, channels).
+    stride
+        Steps from one window to the next; None: the window.
+
+    Returns
+    -------
+    One decision per recording.
+
+    Examples
+    --------
+    >>> import fewone, numpy as np, tempfile
+    >>> normals = np.random.default_rng(0).normal(size=(10, 128))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     fewone.load("series").fit(normals).save(folder)
+    ...     packed = PackedDetector.of(folder)
+    >>> [one.anomalous for one in decide_recordings(packed, [("a", normals[0]), ("b", normals[0] + 90.0)])]
+    [False, True]
     """
     detector = packed.open()
     for name, values in recordings:

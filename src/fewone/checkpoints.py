@@ -124,7 +124,7 @@ def load_learner(folder: Path) -> tuple[MetaLearner, ModelSpec]:
     if _is_own(document):
         raise FewoneError(
             f"{place}: holds the weights of {document['learner']}, a learner of your own: build it as it was and"
-            f" give it, fewone.load({str(folder)!r}, learner=...)"
+            f" give it to fewone.load as learner="
         )
     try:
         card = read_spec(document, place)

@@ -97,19 +97,19 @@ def demonstrate(
 def _compare(
     learner: MetaLearner, splits: TaskSplits, sampler: EpisodeSampler, rivals: Mapping[str, str]
 ) -> tuple[Comparison, ...]:
-    def judge(method: Adapting) -> Summary:
+    def measure(method: Adapting) -> Summary:
         # One adaptation set of each task is enough for a demo.
         plan = replace(splits.plan, adaptation_sets=1)
         return evaluate(method, splits.test, plan, sampler, seed=0).examples.summarize()
 
-    found = [Comparison(f"fewone ({LEARNER})", judge(learner))]
+    found = [Comparison(f"fewone ({LEARNER})", measure(learner))]
     for name, title in rivals.items():
         settings = default_experiment(DATASET, name, k=K)
         rival = BASELINES[name](settings.learning, settings.network, splits.shape)
         select_hyperparameter(rival, splits.validation, sampler, seed=0)
-        own = judge(rival)
+        own = measure(rival)
         calibrated = calibrate_over_tasks(rival, splits.train, splits.validation, sampler, seed=0)
-        found.append(Comparison(title, own, judge(calibrated)))
+        found.append(Comparison(title, own, measure(calibrated)))
     return tuple(found)
 
 

@@ -26,6 +26,10 @@ class Examples:
 
     inputs (..., n, *shape) float; labels (..., n) float, 0 normal and 1 anomalous;
     weights (..., n) float: what each example counts for in a loss, 0 for padding, each task sums to 1.
+
+    >>> support = Examples.normals(torch.zeros(2, 5, 8))
+    >>> len(support), support[0].inputs.shape
+    (2, torch.Size([5, 8]))
     """
 
     inputs: Tensor
@@ -120,14 +124,16 @@ class RowPool:
         return self.index[torch.randperm(len(self.index), generator=generator)[:count]]
 
     def halves(self) -> tuple[RowPool, RowPool]:
-        """The adaptation half and the judging half, in the order of the index."""
+        """The adaptation half and the evaluation half, in the order of the index."""
         middle = len(self.index) // 2
         return RowPool(self.store, self.index[:middle]), RowPool(self.store, self.index[middle:])
 
 
 @dataclass(frozen=True)
 class InputScaling:
-    """How stored values become network inputs: values * scale + shift, then, if asked, standardisation by normals.
+    """How stored values become network inputs: values * scale + shift, or, with standardize, (values - m) / s.
+
+    m and s are mean and deviation of normals, per channel: of a support's, or of all of a training task's.
 
     >>> InputScaling(scale=1 / 255)(torch.tensor([0, 255], dtype=torch.uint8))
     tensor([0., 1.])
@@ -149,7 +155,13 @@ class InputScaling:
         return (floats * self.scale).add_(self.shift)
 
     def apply_in_place(self, inputs: Tensor) -> None:
-        """The same for a float tensor that already holds stored values: no second one is made."""
+        """The same for a float tensor that already holds stored values: no second one is made.
+
+        Parameters
+        ----------
+        inputs
+            Floats; they are changed.
+        """
         if self.scale != 1.0:
             inputs.mul_(self.scale)
         if self.shift != 0.0:
@@ -181,7 +193,8 @@ class Moments:
 class Task:
     """One thing to learn: what is normal here.
 
-    halves: the first half of each pool is for adaptation, the second for judging (the paper's D_tr and D_val);
+    name: of the task, in messages and results. normal, anomalous: where its examples are.
+    halves: the first half of each pool is for adaptation, the second for evaluation (the paper's D_tr and D_val);
     otherwise every episode splits the pool anew. cluster: tasks that are not independent of each other (segments
     of one operation) share it; intervals are taken over clusters and a cluster's tasks draw the same positions.
 
@@ -210,6 +223,10 @@ class Task:
             steps. None: the task has no anomalies, so that it can neither train nor calibrate.
         cluster
             Tasks of one machine, person or place that are not independent of each other share it.
+
+        Returns
+        -------
+        The task, of one store that both pools are views of.
 
         Raises
         ------
@@ -271,7 +288,7 @@ def _show(values: Tensor) -> str:
 
 @dataclass(frozen=True)
 class EvaluationPlan:
-    """How test tasks are judged: adaptation sets per task, and the queries of each (None: all that remain)."""
+    """How test tasks are evaluated: adaptation sets per task, and the queries of each (None: all that remain)."""
 
     adaptation_sets: int
     normals: int | None
@@ -306,6 +323,12 @@ class Episodes:
     support inputs (T, K, *shape), query inputs (T, Q, *shape); support_rows (T, K) and query_rows (T, Q) int64 point
     into the store (padding repeats a row with weight 0). task_index (T,) int64 numbers the tasks among all training
     tasks, for methods that keep something per training task; None outside of training.
+
+    >>> from fewone import EpisodeSampler
+    >>> task = Task.from_arrays("press 7", torch.zeros(20, 8), torch.ones(5, 8))
+    >>> (episodes,) = EpisodeSampler(support_size=5, query_size=4).stream([task], meta_batch=1, steps=1)
+    >>> episodes.support.labels.tolist(), episodes.query.labels.tolist()
+    ([[0.0, 0.0, 0.0, 0.0, 0.0]], [[0.0, 0.0, 1.0, 1.0]])
     """
 
     tasks: tuple[Task, ...]

@@ -1,4 +1,4 @@
-"""Mistakes that a user can mend, as one kind of exception with a one-line message."""
+"""Mistakes that a user can fix, as one kind of exception with a one-line message."""
 
 
 class FewoneError(Exception):
@@ -26,4 +26,9 @@ class InputError(FewoneError, ValueError):
 
 
 class FewoneWarning(UserWarning):
-    """One line on something that went otherwise than asked but does not stop the work (a cache, a rounding)."""
+    """One line on something that went otherwise than asked but does not stop the work (a cache, a rounding).
+
+    >>> import warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", FewoneWarning)
+    """

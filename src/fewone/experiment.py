@@ -65,7 +65,8 @@ class TrainingSettings:
     validation_episodes: scored every validate_every iterations, with validation_queries queries each, half of either
     class (None: query_size). select: which weights are kept, those of the lowest validation loss, of the highest
     balanced accuracy, of the highest AUROC (the earliest of equals), or the last.
-    clip: the largest norm of the gradient. schedule: the outer rate over the iterations.
+    optimizer, with outer_rate and weight_decay: of the outer loop. schedule: the outer rate over the iterations.
+    clip: the largest norm of the gradient.
     threads: of torch; the same number gives the same bits. checkpoint_seconds: how much work a crash may cost.
     leave_out: into how many folds the training tasks are cut; one further training leaves out each, and what it says
     of that fold joins the calibration. For datasets with few validation tasks; 0: those alone.

@@ -19,10 +19,10 @@ from fewone.detector.adaptation import adapt_together
 from fewone.detector.aligned import AlignedDetector
 from fewone.detector.envelope import Envelope, Guarded, choose_share
 from fewone.detector.estimator import check_is_fitted
-from fewone.detector.exported import KEY, ExportedFacts
 from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.errors import FewoneError
 from fewone.extras import needed_for
+from fewone.file_scoring.exported import KEY, ExportedFacts
 from fewone.files import atomic_write
 
 INPUT, OUTPUTS, RECORDING = "values", ("score_samples", "decision_function", "label"), "recording"
@@ -80,8 +80,24 @@ class ExportedAligned(nn.Module):
 def export_onnx(detector: FewShotDetector | AlignedDetector, path: str | Path, recording: bool = False) -> float:
     """Write the file and run it: returns the largest difference of a score s, at most 1e-5 * max(1, |s|).
 
-    recording: all examples of a call are the windows of one recording, and a fourth output `recording` has the two
-    parts of its verdict, the mean's and the worst window's; anomalous where one of them is below 0.
+    Parameters
+    ----------
+    detector
+        A fitted one.
+    path
+        Of the .onnx file.
+    recording
+        All examples of a call are the windows of one recording, and a fourth output `recording` has the two parts of
+        its verdict, the mean's and the worst window's; anomalous where one of them is below 0.
+
+    Returns
+    -------
+    The largest difference of a score.
+
+    Raises
+    ------
+    FewoneError
+        ONNX Runtime does not run the file or differs by more; nothing is written then.
 
     Examples
     --------

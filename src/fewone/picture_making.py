@@ -1,9 +1,9 @@
 """The zoo's `pictures`: synthetic products, classes of CIFAR-FS and characters -> units, priors and thresholds.
 
-`python -m fewone.picture_making OUT` draws the teachers, makes the model, judges it and the shipped one on validation
-tasks that neither saw, and prints both. Nothing is trained by gradient: units are deviations of the frozen network's
-channels over the teachers' pictures, the centre of the prior is what their normals show, and the thresholds of K = 5
-and 10 are where the teachers' balanced accuracy is highest. No real product and no test part is looked at.
+`python -m fewone.picture_making OUT` draws the teachers, makes the model, evaluates it and the shipped one on
+validation tasks that neither saw, and prints both. Nothing is trained by gradient: units are deviations of the frozen
+network's channels over the teachers' pictures, the centre of the prior is what their normals show, and the thresholds
+of K = 5 and 10 are where the teachers' balanced accuracy is highest. No real product and no test part is looked at.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SIZES = (1, 2, 5, 10)
 MOVED = (5, 10)
 """K at which the threshold is moved to where the balanced accuracy is highest."""
 POOL, NORMALS, ANOMALIES = 12, 8, 16
-"""Of each task: normals that supports are drawn from, further normals and anomalies that are judged."""
+"""Of each task: normals that supports are drawn from, further normals and anomalies that are evaluated."""
 SUPPORTS = 6
 SCALE = 0.15
 """The prior scale of a log distance among normals."""
@@ -118,7 +118,7 @@ def draw_teachers() -> Iterator[Drawn]:
     yield from draw_classes(load("omniglot").train, "omniglot", 6)
 
 
-def draw_judges() -> Iterator[Drawn]:
+def draw_evaluation() -> Iterator[Drawn]:
     """Another product of each family of CHOICE, and classes and characters of the validation parts."""
     yield from (draw_product(family, 300) for family in CHOICE)
     yield from draw_classes(load("cifar-fs").validation, "cifar", 4)
@@ -169,16 +169,16 @@ def look_at(learner: Evidence, seen: Sequence[Seen], units: dict[str, Tensor]) -
 
 
 def observe(learner: Evidence, looked: Looked, size: int, number: int) -> tuple[Observed, Tensor, Tensor]:
-    """Support `number` of a task: what is observed, the labels, and which pictures are judged."""
+    """Support `number` of a task: what is observed, the labels, and which pictures are evaluated."""
     support = torch.randperm(POOL, generator=torch.Generator().manual_seed(1000 * size + number))[:size]
     normal = torch.zeros(1, POOL)
     normal[0, support] = 1.0
     values = learner.measure(looked.distances, normal.unsqueeze(1))
     own = learner.measure_support([one[:, :POOL] for one in looked.distances], normal)
     labels = torch.cat([torch.full((POOL + NORMALS,), float(NORMAL)), torch.full((ANOMALIES,), float(ANOMALOUS))])
-    judged = torch.ones(len(labels), dtype=torch.bool)
-    judged[support] = False
-    return Observed(values, own, normal), labels, judged
+    evaluated = torch.ones(len(labels), dtype=torch.bool)
+    evaluated[support] = False
+    return Observed(values, own, normal), labels, evaluated
 
 
 @torch.inference_mode()
@@ -197,9 +197,9 @@ def score(learner: Evidence, looked: Sequence[Looked], size: int) -> list[Scored
     found = []
     for one in looked:
         for number in range(SUPPORTS):
-            observed, labels, judged = observe(learner, one, size, number)
-            scores = learner.judge(observed)[0].double()
-            found.append(Scored(one.name, number, scores[judged], labels[judged], None, math.nan))
+            observed, labels, evaluated = observe(learner, one, size, number)
+            scores = learner.score(observed)[0].double()
+            found.append(Scored(one.name, number, scores[evaluated], labels[evaluated], None, math.nan))
     return found
 
 
@@ -249,7 +249,7 @@ def make(teachers: Sequence[Seen]) -> tuple[Evidence, CalibrationMap]:
     return learner, calibrate(learner, looked)
 
 
-def judge(name: str, learner: Evidence, calibration: CalibrationMap, seen: Sequence[Seen]) -> list[Figure]:
+def evaluate(name: str, learner: Evidence, calibration: CalibrationMap, seen: Sequence[Seen]) -> list[Figure]:
     """The model on tasks that it was not made from, part by part."""
     view = learner.views["photographs"]
     units = {channel: view.get_buffer(f"{channel}_unit") for channel in WIDTHS}
@@ -271,7 +271,7 @@ def judge(name: str, learner: Evidence, calibration: CalibrationMap, seen: Seque
 
 @dataclass(frozen=True)
 class Arguments:
-    """Make the model `pictures` into a folder, and judge it beside the shipped one."""
+    """Make the model `pictures` into a folder, and evaluate it beside the shipped one."""
 
     out: Annotated[Path, tyro.conf.Positional]
     """Folder for the model, its calibration and its card."""
@@ -309,10 +309,10 @@ def main(arguments: list[str] | None = None) -> int:
             raise FewoneError(f"{chosen.shipped}: no calibrated model of evidence to compare with")
         learner, calibration = make(see(draw_teachers()))
         save(chosen.out, learner, calibration, chosen.shipped)
-        judges = see(draw_judges())
+        evaluation = see(draw_evaluation())
         figures = [
-            *judge("made", learner, calibration, judges),
-            *judge("shipped", shipped, shipped_calibration, judges),
+            *evaluate("made", learner, calibration, evaluation),
+            *evaluate("shipped", shipped, shipped_calibration, evaluation),
         ]
     except FewoneError as error:
         print(f"fewone: {error}", file=sys.stderr)

@@ -131,6 +131,21 @@ class EpisodeSampler:
     def stream(self, tasks: Sequence[Task], meta_batch: int, steps: int, seed: int = 0) -> Iterator[Episodes]:
         """`steps` training batches of `meta_batch` tasks: batch n is fixed by the seed and n alone.
 
+        Parameters
+        ----------
+        tasks
+            With normals and anomalies, all of one shape.
+        meta_batch
+            So many tasks make a batch.
+        steps
+            So many batches.
+        seed
+            Batch n depends on the seed and n alone.
+
+        Returns
+        -------
+        Batches for `accumulate_gradient`.
+
         Raises
         ------
         InputError
@@ -140,7 +155,18 @@ class EpisodeSampler:
         return (self.draw(tasks, meta_batch, generator_for(seed, "train", number)) for number in range(1, steps + 1))
 
     def check_training(self, tasks: Sequence[Task]) -> None:
-        """Refuse tasks of which an episode cannot be drawn: one line that names the first of them."""
+        """Refuse tasks of which an episode cannot be drawn: one line that names the first of them.
+
+        Parameters
+        ----------
+        tasks
+            Those of a training.
+
+        Raises
+        ------
+        InputError
+            Different shapes, one name twice, or too few examples for an episode.
+        """
         check_shapes(tasks)
         names = [task.name for task in tasks]
         for task in tasks:
@@ -152,7 +178,26 @@ class EpisodeSampler:
                 raise InputError(str(error)) from None
 
     def draw(self, tasks: Sequence[Task], count: int, generator: torch.Generator) -> Episodes:
-        """A training batch: `count` tasks, none twice before all were drawn, one episode each."""
+        """A training batch: `count` tasks, none twice before all were drawn, one episode each.
+
+        Parameters
+        ----------
+        tasks
+            Those of a training.
+        count
+            So many tasks make the batch.
+        generator
+            The source of chance; `fewone.episodes.generator_for` makes one of keys.
+
+        Returns
+        -------
+        One episode per chosen task, with a leading task axis.
+
+        Raises
+        ------
+        FewoneError
+            No tasks, or fewer than one is asked for.
+        """
         if not tasks or count < 1:
             raise FewoneError(f"a batch of {count} tasks wanted of {len(tasks)}; ask for at least one, give more tasks")
         rounds = -(-count // len(tasks))
@@ -165,6 +210,21 @@ class EpisodeSampler:
         """Adaptation set `number` of each task and its test queries: fixed by the seed, whatever the batching.
 
         Tasks of one cluster draw the same positions, so aligned pools get the same recordings as support.
+
+        Parameters
+        ----------
+        tasks
+            Tasks to be evaluated on.
+        plan
+            How many supports and queries.
+        number
+            Of the adaptation set, from 0.
+        seed
+            Fixes the draw.
+
+        Returns
+        -------
+        One episode per task.
         """
         rows = [
             self._draw_evaluation_rows(task, plan, generator_for(seed, "evaluate", task.unit, number)) for task in tasks
@@ -262,7 +322,7 @@ def _draw_sides(
 ) -> _Sides:
     """Support rows and the rows left for the query, disjoint; no recording stands on both sides.
 
-    move_anomalies: the adaptation half's anomalies join the judging half, so that one-class and class-balanced
+    move_anomalies: the adaptation half's anomalies join the evaluation half, so that one-class and class-balanced
     training see the same data.
     """
     support_normal, query_normal = _split(task, "normal", task.normal, normals, query_normals, generator, False)
@@ -282,10 +342,10 @@ def _split(
 ) -> tuple[Tensor, Tensor]:
     """`support` rows of a pool, and rows for the query: at least `query` (None: all) where the pool has so many."""
     if isinstance(pool, RowPool) and task.halves and not move:
-        adaptation, judging = pool.halves()
+        adaptation, evaluation = pool.halves()
         _require(task, label, support, len(adaptation), "for the support in the adaptation half")
         shuffled = adaptation.draw(len(adaptation), generator)
-        return _choose_support(shuffled, pool.store.recording, support), judging.draw(len(judging), generator)
+        return _choose_support(shuffled, pool.store.recording, support), evaluation.draw(len(evaluation), generator)
     _require(task, label, support, len(pool), "for the support")
     # A pool that lists its rows shuffles them all in any case; one that draws row by row stops at what is asked.
     count = len(pool) if isinstance(pool, RowPool) or query is None else min(support + query, len(pool))

@@ -321,7 +321,7 @@ def score(learner: Evidence, episode: Episode) -> Scored:
 
     Its evidence is relative to what the support's normals say of each other, so the threshold need not follow them.
     """
-    scores = learner.judge(episode.observed)[0]
+    scores = learner.score(episode.observed)[0]
     return Scored(episode.dataset, 0, scores.double(), episode.labels, None, math.nan)
 
 

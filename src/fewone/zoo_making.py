@@ -82,7 +82,7 @@ def find_experiment(place: Path, card: ModelSpec) -> Experiment:
 
 
 def find_accuracy(trained: Path, card: ModelSpec, results: Sequence[Path]) -> tuple[Accuracy, ...]:
-    """What the rows say of this training at every K it was judged at, each example and, if there are any, each run."""
+    """What the rows say of this training at every K of its evaluation, each example and, if there are any, each run."""
     wanted = find_experiment(trained, card)
     readings = [read_results(path) for path in results]
     _check_history(trained, wanted, readings)
@@ -122,8 +122,8 @@ def _check_history(trained: Path, wanted: Experiment, readings: Sequence[ResultS
     ]
     if here and histories and not any(_are_same(here, history) for history in histories):
         raise FewoneError(
-            f"{trained}: the rows of this experiment judged another training, whose validations differ; judge this one:"
-            f" fewone evaluate {trained} --results FOLDER, and give that folder"
+            f"{trained}: the rows of this experiment are of another training, whose validations differ; evaluate"
+            f" this one: fewone evaluate {trained} --results FOLDER, and give that folder"
         )
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import fewone
 from fewone.cli import main
-from fewone.detector.user_files import choose_window, read_examples
+from fewone.file_scoring.user_files import choose_window, read_examples
 
 WINDOW = 128
 
@@ -281,7 +281,7 @@ def test_a_large_file_is_streamed(tmp_path: Path) -> None:
     program = f"""
 import resource, sys
 from pathlib import Path
-from fewone.detector.user_files import stream_examples
+from fewone.file_scoring.user_files import stream_examples
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 count = sum(len(block.places) for block in stream_examples(Path({str(tmp_path / "big.csv")!r}), (1, 128)))
 print(count, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)

@@ -277,11 +277,11 @@ def test_an_archive_with_an_empty_class(tmp_path):
     ("text", "parts"),
     [
         ("1,2\n3,x\n", ("line 2, column 2 is 'x', not a number",)),
-        ("a,b\n1,2\n\n3,\n", ("row 2 holds nan", "mend or remove it")),
+        ("a,b\n1,2\n\n3,\n", ("row 2 holds nan", "fix or remove it")),
         ("t;x\n2024-03-01 06:00;1\n2024-03-01 06:01;2\n2024-03-01 06:02;2\n2024-03-01 07:00;2\n", ("1 gap in time",)),
         ("1,2\n3\n", ("line 2 has 1 columns, line 1 has 2",)),
         ("a,b,c\n1,2\n", ("line 2 has 2 columns, line 1 has 3",)),
-        ("1,2\n3,nan\n", ("row 2 holds nan", "mend or remove it")),
+        ("1,2\n3,nan\n", ("row 2 holds nan", "fix or remove it")),
         ("1,2\n-inf,4\n", ("row 2 holds -inf",)),
         ("", ("is empty",)),
         ("a,b\n", ("is empty",)),
@@ -303,7 +303,7 @@ def test_arrays_with_numbers_that_are_not_finite(folder, value):
     values = np.zeros((32, 2))
     values[7, 1] = value
     np.save(pick(folder, "a.npy"), values)
-    check_error(folder, "a.npy: row 8 holds", "mend or remove it")
+    check_error(folder, "a.npy: row 8 holds", "fix or remove it")
 
 
 def test_pickled_arrays_are_refused_and_never_loaded(folder, tmp_path):

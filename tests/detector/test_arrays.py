@@ -96,9 +96,15 @@ def test_labels_mark_known_anomalies_with_minus_one() -> None:
 
 @pytest.mark.parametrize(
     ("y", "words"),
-    [([1, 1], r"shape \(3,\), got \(2,\)"), ([-1, 0, 1], r"\+1 .* and -1"), ([-1, -1, -1], "at least one normal")],
+    [
+        ([1, 1], r"shape \(3,\), got \(2,\)"),
+        ([-1, 0, 1], r"\+1 .* and -1"),
+        ([-1, -1, -1], "at least one normal"),
+        (["good", "good", "bad"], "numbers are expected"),
+        ([True, False, True], "numbers are expected, .* got bool"),
+    ],
 )
-def test_labels_that_make_no_sense_are_refused(y: list[int], words: str) -> None:
+def test_labels_that_make_no_sense_are_refused(y: list[object], words: str) -> None:
     with pytest.raises(InputError, match=words):
         as_labels(y, 3)
 

@@ -18,8 +18,8 @@ from sklearn.svm import OneClassSVM
 
 import fewone
 from fewone.cli import main
-from fewone.detector.choosing import choose_model
 from fewone.errors import FewoneError
+from fewone.file_scoring.choosing import choose_model
 from fewone.reading import ReadOptions
 
 CYCLE, CYCLES, FILES = 128, 5, 10

@@ -10,13 +10,13 @@ import pytest
 from fewone.errors import FewoneError
 from fewone.experiments import default_experiment
 from fewone.reporting.curves import draw_curves
-from fewone.reporting.false_alarm_tables import judge_rate
+from fewone.reporting.false_alarm_tables import compare_rate
 from fewone.reporting.findings import collect
 from fewone.reporting.markdown import render_markdown
 from fewone.reporting.page import Report, build_report, render_html
 from fewone.reporting.published import NAMES, read_published
 from fewone.reporting.records_page import render_records
-from fewone.reporting.tables import build_paper_tables, judge
+from fewone.reporting.tables import build_paper_tables, compare_with_paper
 from fewone.results import (
     Alarms,
     Cosine,
@@ -56,7 +56,7 @@ def test_the_papers_numbers_are_all_there() -> None:
 
 def test_a_verdict_needs_the_papers_number_outside_of_our_interval() -> None:
     ours = Interval(90.0, 88.0, 92.0, 5)
-    assert [judge(value, ours) for value in (87.0, 88.0, 90.0, 92.0, 93.0)] == [
+    assert [compare_with_paper(value, ours) for value in (87.0, 88.0, 90.0, 92.0, 93.0)] == [
         "better",
         "within",
         "within",
@@ -210,7 +210,7 @@ def test_the_folds_of_the_milling_data_are_also_judged_together_once_all_are_the
 
 
 def test_a_rate_is_kept_within_a_factor_of_one_and_a_half_both_ways() -> None:
-    verdicts = [judge_rate(6.0, Interval(mean, None, None, 1)) for mean in (3.9, 4.1, 8.9, 9.1)]
+    verdicts = [compare_rate(6.0, Interval(mean, None, None, 1)) for mean in (3.9, 4.1, 8.9, 9.1)]
     assert verdicts == ["worse", "better", "better", "worse"]
 
 

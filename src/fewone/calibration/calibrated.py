@@ -28,7 +28,7 @@ class Adapting(Protocol):
 
 @runtime_checkable
 class LeavingOneOut(Protocol):
-    """A learner with a shorter way to judge normals of one support by the rest than to adapt to every rest."""
+    """A learner with a shorter way to score normals of one support by the rest than to adapt to every rest."""
 
     def leave_one_out(self, support: Examples, left: Tensor) -> Tensor: ...
 
@@ -45,7 +45,7 @@ class NormalQuantiles:
 class CalibrationPoint:
     """What supports of k normals need: log-odds = slope * (score - threshold - support_weight * (own - reference)).
 
-    own: the mean score of the support's normals, each judged by the others; reference: its mean over held-out tasks;
+    own: the mean score of the support's normals, each scored by the others; reference: its mean over held-out tasks;
     support_weight: how far the threshold goes along when a support departs from it (0 for k = 1, which has no others).
     mean_quantiles: of the mean logit of groups of normals; largest_quantiles: of the largest logit of groups of more
     than one.
@@ -241,7 +241,7 @@ def _column(values: list[float], support: Examples) -> Tensor:
 
 
 def score_leaving_one_out(learner: Adapting, support: Examples, folds: int = 10) -> Tensor:
-    """What a learner says of a support's normals (of `folds` of them), each judged by the rest: (1, K) -> (folds,).
+    """What a learner says of a support's normals (of `folds` of them), each scored by the rest: (1, K) -> (folds,).
 
     Empty for a single normal, which has no others.
     """

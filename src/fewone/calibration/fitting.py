@@ -29,7 +29,7 @@ GROUPS = (1, 2, 3, 6, 12, 24, 48)
 """The group sizes whose mean logit has quantiles of its own."""
 
 QUERIES = 50
-"""So many normals and anomalies of a task are judged for each of its supports."""
+"""So many normals and anomalies of a task are evaluated for each of its supports."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class HeldOut:
 class Scored:
     """One episode of a held-out task: scores and labels (n,) of its queries, and their recordings if there are.
 
-    own: the mean score of the support's normals, each judged by the others; no number where it is not asked.
+    own: the mean score of the support's normals, each scored by the others; no number where it is not asked.
     """
 
     unit: str
@@ -76,10 +76,14 @@ def calibrate(
         )
     points = []
     for k in sorted(set(sizes)):
-        roomy = [replace(part, tasks=tuple(task for task in part.tasks if _room(task) >= k)) for part in held_out]
-        if 2 * _count_units(roomy) > _count_units(held_out):
+        large_enough = [
+            replace(part, tasks=tuple(task for task in part.tasks if _room(task) >= k)) for part in held_out
+        ]
+        if 2 * _count_units(large_enough) > _count_units(held_out):
             sized = replace(sampler, support_size=k, normal_share=1.0)
-            points.append(fit_point(k, _score(roomy, sized, adaptation_sets, queries, seed, by_support, exchange)))
+            points.append(
+                fit_point(k, _score(large_enough, sized, adaptation_sets, queries, seed, by_support, exchange))
+            )
     if not points:
         raise FewoneError(f"the held-out tasks have too few normals to calibrate for K = {min(sizes)}; add examples")
     return CalibrationMap(tuple(points))
@@ -91,14 +95,14 @@ def count_draws(tasks: Sequence[Task], sizes: Sequence[int], adaptation_sets: in
     for task in tasks:
         for k in sizes:
             plan = _plan(task, k, adaptation_sets, queries)
-            judged = len(task.normal) if plan.normals is None else plan.normals
-            judged += len(task.anomalous) if plan.anomalies is None else plan.anomalies
-            total += adaptation_sets * (2 * k + judged)  # a support is adapted to, and judged leaving one out
+            evaluated = len(task.normal) if plan.normals is None else plan.normals
+            evaluated += len(task.anomalous) if plan.anomalies is None else plan.anomalies
+            total += adaptation_sets * (2 * k + evaluated)  # a support is adapted to, and scored leaving one out
     return total
 
 
 def _room(task: Task) -> int:
-    """The largest support that leaves normals to judge."""
+    """The largest support that leaves normals to score."""
     return len(task.normal) // 2 if task.halves else len(task.normal) - 2
 
 
@@ -171,10 +175,10 @@ PENALTIES = (0.02, 0.1, 0.02)
 log-slope, threshold (in deviations of the scores) and logit of the support weight, each minus its start."""
 
 TOLERANCE = 0.5
-"""A unit whose loss is this high counts half as much as one without loss: an odd task bends the map, no more."""
+"""t in the robust loss of a unit, rho(l) = t log(1 + l / t): its weight rho'(l) = t / (t + l) is halved at l = t."""
 
 SUPPORT_WEIGHT_LIMITS = (0.02, 0.95)
-"""How little and how much a threshold may go along with its support, before the loss has its say."""
+"""The least and the largest support weight that the search for the least loss starts from."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +197,7 @@ class _Table:
     support_weight: float
 
     def robust_loss(self, parameters: Tensor) -> Tensor:
-        """Sum over units of a concave function of the unit's mean class-balanced cross-entropy."""
+        """sum_u t log(1 + l_u / t), l_u the mean class-balanced cross-entropy of unit u, t the TOLERANCE."""
         log_slope, threshold, support_weight = parameters
         moved = threshold + torch.sigmoid(support_weight + self.support_weight) * self.departure.unsqueeze(-1)
         losses = F.binary_cross_entropy_with_logits(
@@ -231,7 +235,7 @@ def _find_support_weight(centres: Tensor, departure: Tensor, unit: Tensor) -> fl
     """How far the centre of an episode's normals (E,) goes along with its support's departure (E,), from task to task.
 
     Where anomalies are far off, the loss hardly sees the normals' places, but false alarms do. The median slope over
-    pairs of episodes of different units (Theil and Sen): a few odd tasks do not turn it.
+    pairs of episodes of different units (Theil and Sen): a few outlying tasks do not turn it.
     """
     rise, run = centres[:, None] - centres, departure[:, None] - departure
     counted = (run > 0) & (unit[:, None] != unit)

@@ -1,4 +1,8 @@
-"""Scores of normals of some tasks -> the values that normals of another task exceed as often as asked, on average."""
+"""Scores of normals of some tasks -> quantiles for normals of a new task, by leaving one task out in turn.
+
+With F_r the quantile at rate r of all tasks but u, the rate r is chosen so that mean_u P(score of u > F_r) = target:
+a conformal threshold over tasks, whose observed rate meets the target on average over new tasks.
+"""
 
 from __future__ import annotations
 
@@ -48,25 +52,25 @@ def find_quantiles(units: Sequence[Tensor], levels: Sequence[float]) -> tuple[fl
 
     The quantile of all values together is exceeded too often by a new unit: it knows how these few units spread, and
     its own error counts more upwards than downwards. So a smaller rate is put in, by as much as leaving one unit out
-    shows to be needed: the others' quantile at that rate is exceeded by the unit left out, on average, as often as
-    asked. All J units err less than J - 1 of them, by (J - 1) / J, and the correction is smaller by this factor.
+    shows to be needed: the others' quantile at that rate is exceeded by the unit left out, on average, at the
+    target rate. All J units err less than J - 1 of them, by (J - 1) / J, and the correction is smaller by this factor.
     """
     values = [unit.double().numpy() for unit in units]
-    asked = 1.0 - np.asarray(levels, dtype=np.float64)
+    target = 1.0 - np.asarray(levels, dtype=np.float64)
     pool = _Pool.of(values)
     if len(values) < 2:
-        return tuple(pool.quantiles(asked).tolist())
-    needed = _find_needed(pool, values, asked)
-    return tuple(pool.quantiles(asked * (needed / asked) ** (1.0 - 1.0 / len(values))).tolist())
+        return tuple(pool.quantiles(target).tolist())
+    needed = _find_needed(pool, values, target)
+    return tuple(pool.quantiles(target * (needed / target) ** (1.0 - 1.0 / len(values))).tolist())
 
 
-def _find_needed(pool: _Pool, units: Sequence[Values], asked: Values) -> Values:
-    """The rates to put in so that units left out realise the asked ones, on average over units."""
-    realised = np.zeros(len(NOMINAL_RATES))
+def _find_needed(pool: _Pool, units: Sequence[Values], target: Values) -> Values:
+    """The rates to put in so that the observed rates of units left out are the target ones, on average over units."""
+    observed = np.zeros(len(NOMINAL_RATES))
     for number, unit in enumerate(units):
         limits = pool.without(number).quantiles(NOMINAL_RATES)
         below = np.searchsorted(np.sort(unit), limits, side="right")
-        realised += (1.0 - below / len(unit)) / len(units)
+        observed += (1.0 - below / len(unit)) / len(units)
     # It falls along the rates by construction; interpolated over logarithms, where tails are straight.
-    falling = -np.log(np.maximum(realised, 1e-9))
-    return np.exp(np.interp(-np.log(asked), falling, np.log(NOMINAL_RATES)))
+    falling = -np.log(np.maximum(observed, 1e-9))
+    return np.exp(np.interp(-np.log(target), falling, np.log(NOMINAL_RATES)))

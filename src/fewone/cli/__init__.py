@@ -24,7 +24,7 @@ VERBS: dict[str, str] = {
     "demo": "meta-train on synthetic series, meet unseen tasks, write a page",
     "data": "list, check or show the datasets",
     "train": "meta-train a learner into a folder",
-    "evaluate": "judge a trained learner on the test tasks",
+    "evaluate": "evaluate a trained learner on the test tasks",
     "analyze": "look inside a trained learner",
     "sweep": "run every experiment of a file, on all cores or on a cluster",
     "tune": "search the paper's grids on validation tasks",

@@ -32,16 +32,16 @@ COLUMNS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Arguments:
-    """Judge a trained learner on the test tasks of its dataset."""
+    """Evaluate a trained learner on the test tasks of its dataset."""
 
     folder: tyro.conf.Positional[Path]
     """Where `fewone train` wrote."""
     results: Path | None = None
     """A folder to which the rows are added, such as results/mine."""
     further_k: tuple[int, ...] = ()
-    """Judge it with these K as well (default: those of its experiment)."""
+    """Evaluate it with these K as well (default: those of its experiment)."""
     normal_share: tuple[float, ...] = ()
-    """Judge it with these shares of normals in the support (default: that of its experiment)."""
+    """Evaluate it with these shares of normals in the support (default: that of its experiment)."""
     data_dir: tuple[Path, ...] = ()
     """Folders that hold the data (default: those that FEWONE_DATA names)."""
     threads: int | None = None
@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> int:
     """Print the table, add the rows."""
     chosen = parse_options(Arguments, arguments, "fewone evaluate")
     learner, experiment, splits = open_trained(chosen.folder, chosen.data_dir, chosen.threads)
-    # A share is judged at the K that are asked for: not at the further ones of the training, which may be too small.
+    # A share is evaluated at the K that are asked for: not at the further ones of the training, which may be too small.
     sizes = (experiment.k, *chosen.further_k) if chosen.normal_share or chosen.further_k else None
     rows: tuple[Row, ...] = ()
     for share in chosen.normal_share or (experiment.test_normal_share,):

@@ -18,13 +18,19 @@ from rich.progress import track
 from fewone.cli.options import parse_options
 from fewone.cli.score import tell_readings
 from fewone.detector.aligned import AlignedDetector, is_aligned
-from fewone.detector.choosing import choose_model
 from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.detector.files import is_detector
 from fewone.detector.loading import load_detector
-from fewone.detector.user_files import FileExamples, choose_shape, find_stride_out_of_step, list_files, read_examples
-from fewone.detector.verdict_rows import Judged
 from fewone.errors import FewoneError
+from fewone.file_scoring.choosing import choose_model
+from fewone.file_scoring.user_files import (
+    FileExamples,
+    choose_shape,
+    find_stride_out_of_step,
+    list_files,
+    read_examples,
+)
+from fewone.file_scoring.verdict_rows import Judged
 from fewone.reading import ReadOptions
 
 

@@ -16,9 +16,10 @@ from rich.progress import Progress as Bar
 from rich.progress import track
 
 from fewone.cli.options import parse_options
-from fewone.detector.exported import RuntimeDetector, is_exported, open_exported
-from fewone.detector.user_files import FileExamples, list_files, stream_examples, take_decoded
-from fewone.detector.verdict_rows import (
+from fewone.errors import FewoneError
+from fewone.file_scoring.exported import RuntimeDetector, is_exported, open_exported
+from fewone.file_scoring.user_files import FileExamples, list_files, stream_examples, take_decoded
+from fewone.file_scoring.verdict_rows import (
     MISSING,
     Judged,
     NotJudged,
@@ -28,7 +29,6 @@ from fewone.detector.verdict_rows import (
     count_anomalous,
     write_text,
 )
-from fewone.errors import FewoneError
 from fewone.picture_files import AHEAD, Decoded, stream_pictures, takes_any_picture
 from fewone.reading import ReadOptions
 
@@ -112,7 +112,7 @@ def check_plot(detector: Path, plot: Path | None) -> None:
 
 def draw_page(plot: Path, folder: Path, verdicts: Sequence[Verdict], stride: int | None, reading: ReadOptions) -> None:
     """The page of the verdicts of a folder's detector."""
-    from fewone.detector.verdict_page import render_page
+    from fewone.file_scoring.verdict_page import render_page
 
     detector, shape = open_once(folder)
     assert not isinstance(detector, RuntimeDetector)
@@ -168,7 +168,7 @@ def judge_path(folder: Path, cut: Cut, file: Path, progress: Callable[[float], N
 def _judge(detector: Opened, blocks: Iterable[FileExamples], each_window: bool = False) -> Judged:
     if isinstance(detector, RuntimeDetector):
         return detector.judge_blocks(blocks, each_window)
-    from fewone.detector.verdicts import judge_blocks
+    from fewone.file_scoring.verdicts import judge_blocks
 
     return judge_blocks(detector, blocks, each_window)
 

@@ -89,7 +89,7 @@ def main(arguments: list[str]) -> int:
     if best is None:
         console.print(
             f"{experiment.learner} is not trained by gradient: what it takes from other tasks is in {chosen.out};"
-            f" judge it with: fewone evaluate {chosen.out}",
+            f" evaluate it with: fewone evaluate {chosen.out}",
             highlight=False,
             soft_wrap=True,
         )
@@ -100,7 +100,7 @@ def main(arguments: list[str]) -> int:
         console.print(f"finished: {display.ended}", highlight=False, soft_wrap=True)
     console.print(
         f"kept: the weights of iteration {best.iteration}: loss {best.loss:.4f}, accuracy {100 * best.accuracy:.1f} %;"
-        f" judge it with: fewone evaluate {chosen.out}",
+        f" evaluate it with: fewone evaluate {chosen.out}",
         highlight=False,
         soft_wrap=True,
     )

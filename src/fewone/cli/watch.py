@@ -26,9 +26,9 @@ from fewone.cli.score import (
     print_not_judged,
     tell_readings,
 )
-from fewone.detector.user_files import can_be_read
-from fewone.detector.verdict_rows import Judged, NotJudged, Verdict, as_csv, as_json, count_anomalous, list_all
 from fewone.errors import FewoneError
+from fewone.file_scoring.user_files import can_be_read
+from fewone.file_scoring.verdict_rows import Judged, NotJudged, Verdict, as_csv, as_json, count_anomalous, list_all
 from fewone.files import atomic_write
 from fewone.reading import ReadOptions
 from fewone.service.alarms import AlarmQueue, open_queues

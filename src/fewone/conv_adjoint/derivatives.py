@@ -50,9 +50,9 @@ class BodyTape:
 
     def add_statistics_grad_of(self, other: BodyTape) -> None:
         """Add the gradient that another tape, normed by these statistics, has by them."""
-        for norm, judged in zip(self.norms, other.norms, strict=True):
-            if judged.statistics_grad is not None:
-                norm.add_statistics_grad(*judged.statistics_grad)
+        for norm, queried in zip(self.norms, other.norms, strict=True):
+            if queried.statistics_grad is not None:
+                norm.add_statistics_grad(*queried.statistics_grad)
 
     def backward(self, outputs: Tensor) -> Pieces:
         """Gradient of the outputs (T, n, h, w, c) -> of the parameters."""

@@ -1,4 +1,5 @@
-"""Features of a conv embedding whose gradient is written out: for those who differentiate it once."""
+"""f(x; p) of a conv embedding as one autograd function, its vector-Jacobian product (df/dp)^T v written out: once
+differentiable, which is all that ANIL's outer gradient needs of it."""
 
 from __future__ import annotations
 

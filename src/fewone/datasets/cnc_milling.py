@@ -140,7 +140,7 @@ def read_segments(path: Path) -> NDArray[np.generic]:
         )
     if not np.isfinite(rows).all():
         raise FewoneError(
-            f"{path}: vibration_data holds NaN or infinity in row {_first_bad_row(rows)}; remove the file or mend it"
+            f"{path}: vibration_data holds NaN or infinity in row {_first_bad_row(rows)}; remove the file or fix it"
         )
     starts = [round(number * (len(rows) - LENGTH) / (SEGMENTS - 1)) for number in range(SEGMENTS)]
     return np.stack([rows[start : start + LENGTH].T for start in starts])

@@ -90,7 +90,7 @@ def _check_series(path: Path, recording: Recording, rows: list[int] | None = Non
     _check_finite(path, recording.values, "row")
     found = recording.inspect()
     if found.gaps:
-        raise FewoneError(f"{path}: {found}; mend it, or say how in reading.toml: resample, fill and largest_gap")
+        raise FewoneError(f"{path}: {found}; fix it, or say how in reading.toml: resample, fill and largest_gap")
     values = recording.values if rows is None else recording.values[rows]
     return np.ascontiguousarray(values.T, dtype=np.float32)
 
@@ -106,7 +106,7 @@ def _check_finite(path: Path, array: Array, place: str) -> None:
         where = tuple(int(axis[0]) for axis in np.nonzero(~finite))
         raise FewoneError(
             f"{path}: {place} {where[0] + 1} holds {array[where]}, not a finite number of single precision;"
-            f" mend or remove it"
+            f" fix or remove it"
         )
 
 

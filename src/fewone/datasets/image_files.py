@@ -57,4 +57,4 @@ def open_image(content: bytes, place: str, width: int, height: int) -> Image.Ima
 
 def unreadable(path: Path, error: OSError) -> FewoneError:
     """The error for a file that the system does not give."""
-    return FewoneError(f"{path}: cannot be read ({error.strerror or error}); mend or replace it")
+    return FewoneError(f"{path}: cannot be read ({error.strerror or error}); fix or replace it")

@@ -74,9 +74,9 @@ def _list_table(folder: Path, table: Path, split: str) -> list[tuple[Path, str]]
         raise FewoneError(f"{table}: the first line is not filename,label; download it again")
     for number, row in enumerate(rows[1:], start=2):
         if len(row) != 2:
-            raise FewoneError(f"{table}: line {number} has {len(row)} fields where filename,label are two; mend it")
+            raise FewoneError(f"{table}: line {number} has {len(row)} fields where filename,label are two; fix it")
         if Path(row[0]).name != row[0]:
-            raise FewoneError(f"{table}: line {number} names {row[0]!r}, which is not a plain file name; mend it")
+            raise FewoneError(f"{table}: line {number} names {row[0]!r}, which is not a plain file name; fix it")
     return [(images / name, f"{split}/{label}") for name, label in sorted(rows[1:], key=lambda row: (row[1], row[0]))]
 
 

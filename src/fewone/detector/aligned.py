@@ -76,14 +76,43 @@ class AlignedDetector(Estimator):
         self.detector = detector
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:  # noqa: N803
-        """Adapt to normal runs (runs, segments, *shape); y is ignored, as scikit-learn has it: all runs are normal."""
+        """Adapt to normal runs (runs, segments, *shape); y is ignored, as scikit-learn has it: all runs are normal.
+
+        Parameters
+        ----------
+        X
+            Normal runs (runs, segments, *shape).
+        y
+            Ignored.
+
+        Returns
+        -------
+        The detector itself, fitted.
+
+        Raises
+        ------
+        InputError
+            No array of finite numbers (runs, segments, *shape).
+        """
         runs = self._read(X, first=True)
         model = self._model()
         self.segments_ = [model.unfitted().fit(runs[:, number]) for number in range(runs.shape[1])]
         return self
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:  # noqa: N803
-        """Add more normal runs: the same as `fit` on all of them."""
+        """Add more normal runs: the same as `fit` on all of them.
+
+        Parameters
+        ----------
+        X
+            Runs (runs, segments, *shape), cut as those of `fit`.
+        y
+            Ignored.
+
+        Returns
+        -------
+        The detector itself.
+        """
         if not hasattr(self, "segments_"):
             return self.fit(X)
         runs = self._read(X)
@@ -92,17 +121,47 @@ class AlignedDetector(Estimator):
         return self
 
     def score_segments(self, X: ArrayLike) -> Scores:  # noqa: N803
-        """How normal each segment of each run is, (runs, segments)."""
+        """How normal each segment of each run is, (runs, segments).
+
+        Parameters
+        ----------
+        X
+            Runs (runs, segments, *shape), cut as those of `fit`.
+
+        Returns
+        -------
+        (runs, segments) the higher, the more normal.
+        """
         detectors = self._fitted()
         runs = self._read(X)
         return np.stack([detector.score_samples(runs[:, number]) for number, detector in enumerate(detectors)], axis=1)
 
     def score_samples(self, X: ArrayLike) -> Scores:  # noqa: N803
-        """How normal each run is, (runs,): the mean over its segments, or less where one segment is far worse."""
+        """How normal each run is, (runs,): the mean over its segments, or less where one segment is far worse.
+
+        Parameters
+        ----------
+        X
+            Runs (runs, segments, *shape), cut as those of `fit`.
+
+        Returns
+        -------
+        (runs,) the higher, the more normal.
+        """
         return self.decision_function(X) + self.offset_
 
     def decision_function(self, X: ArrayLike) -> Scores:  # noqa: N803
-        """Above 0 a normal run, below 0 an anomalous one, (runs,): what the mean or the worst segment says."""
+        """Above 0 a normal run, below 0 an anomalous one, (runs,): what the mean or the worst segment says.
+
+        Parameters
+        ----------
+        X
+            Runs (runs, segments, *shape), cut as those of `fit`.
+
+        Returns
+        -------
+        (runs,).
+        """
         return np.array([verdict.decision for verdict in self.judge_runs(X)])
 
     @property
@@ -112,16 +171,46 @@ class AlignedDetector(Estimator):
         return -detectors[0].recording_scorer_.limit_whole(len(detectors))
 
     def judge_runs(self, X: ArrayLike) -> list[RecordingVerdict]:  # noqa: N803
-        """One verdict per run: wrong as a whole, or in one segment."""
+        """One verdict per run: wrong as a whole, or in one segment.
+
+        Parameters
+        ----------
+        X
+            Runs (runs, segments, *shape), cut as those of `fit`.
+
+        Returns
+        -------
+        A verdict per run.
+        """
         scorer = self._fitted()[0].recording_scorer_
         return [judge_recording(scorer, -scores) for scores in self.score_segments(X)]
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:  # noqa: N803
-        """+1 normal, -1 anomalous, one per run."""
+        """+1 normal, -1 anomalous, one per run.
+
+        Parameters
+        ----------
+        X
+            Runs (runs, segments, *shape), cut as those of `fit`.
+
+        Returns
+        -------
+        (runs,) of +1 and -1.
+        """
         return np.where(self.decision_function(X) >= 0, 1, -1)
 
     def anomaly_probability(self, X: ArrayLike) -> Scores:  # noqa: N803
-        """The probability that a run is anomalous, where normals and anomalies are equally frequent."""
+        """The probability that a run is anomalous, where normals and anomalies are equally frequent.
+
+        Parameters
+        ----------
+        X
+            Runs (runs, segments, *shape), cut as those of `fit`.
+
+        Returns
+        -------
+        (runs,) between 0 and 1.
+        """
         scorer = self._fitted()[0].own_recording_scorer()
         decisions = [judge_recording(scorer, -scores).decision for scores in self.score_segments(X)]
         return np.exp(-np.logaddexp(0.0, decisions))
@@ -129,7 +218,21 @@ class AlignedDetector(Estimator):
     def check_faults(
         self, faults: Sequence[str] | None = None, strengths: Sequence[float] = STRENGTHS, seed: int = 0
     ) -> FaultReport:
-        """Which faults anywhere in a run would be found, from which strength on: as `FewShotDetector.check_faults`."""
+        """Which faults anywhere in a run would be found, from which strength on: as `FewShotDetector.check_faults`.
+
+        Parameters
+        ----------
+        faults
+            Names of `fewone.faults.FAULTS`; None: all of them.
+        strengths
+            1 is a fault that is plain to see beside a run's own deviation.
+        seed
+            Of the draws of faults.
+
+        Returns
+        -------
+        The share of faults found, by kind and strength.
+        """
         runs = np.stack([segment.support_.normals.numpy() for segment in self._fitted()], axis=1)
 
         def fit(rows: NDArray[np.int64]) -> Judge:
@@ -139,22 +242,63 @@ class AlignedDetector(Estimator):
         return report_faults(runs, "runs", fit, faults, strengths, seed)
 
     def drift(self, X: ArrayLike, block: int = 10, level: float = LEVEL) -> Drift:  # noqa: N803
-        """Whether recent runs, presumed normal and in the order of time, still score as those fitted on; by means."""
+        """Whether recent runs, presumed normal and in the order of time, still score as those fitted on; by means.
+
+        Parameters
+        ----------
+        X
+            Recent runs, in the order of time.
+        block
+            So many runs in a row are held against those fitted on.
+        level
+            The probability with which drift is told where there is none.
+
+        Returns
+        -------
+        Whether there is drift, since when, and how sure that is.
+        """
         own = np.mean([report.leave_one_out for report in self.report()], axis=0)
         offset = np.mean([segment.offset_ for segment in self._fitted()])
         return find_drift(own, self.score_segments(X).mean(axis=1) - offset, block, level)
 
     def report(self) -> tuple[SupportReport, ...]:
-        """What the normals of each segment say of themselves; `odd` numbers the runs."""
+        """What the normals of each segment say of themselves; `odd` numbers the runs.
+
+        Returns
+        -------
+        One report per segment.
+        """
         return tuple(detector.report() for detector in self._fitted())
 
     def plot(self, run: ArrayLike) -> Figure:
-        """A figure of all segments of one run (segments, *shape), with their scores and where the anomaly is."""
+        """A figure of all segments of one run (segments, *shape), with their scores and where the anomaly is.
+
+        Parameters
+        ----------
+        run
+            One run (segments, *shape).
+
+        Returns
+        -------
+        A figure of matplotlib (`fewone[plots]`).
+        """
         windows = as_array(run, "run")
         return self.plot_windows(windows, range(len(windows)))
 
     def plot_windows(self, values: NDArray[Any], segments: range | list[int]) -> Figure:
-        """A figure of windows (n, *shape), each judged by the detector of its segment."""
+        """A figure of windows (n, *shape), each judged by the detector of its segment.
+
+        Parameters
+        ----------
+        values
+            Windows (n, *shape).
+        segments
+            The segment each of them is of.
+
+        Returns
+        -------
+        A figure of matplotlib.
+        """
         from fewone.detector.drawing import LARGEST_COUNT, draw_examples
 
         detectors = self._fitted()
@@ -165,7 +309,13 @@ class AlignedDetector(Estimator):
         return draw_examples(values[: len(chosen)], maps, decisions)
 
     def save(self, folder: str | Path) -> None:
-        """Write a folder of JSON and safetensors with a detector for each segment; `AlignedDetector.load` reads it."""
+        """Write a folder of JSON and safetensors with a detector for each segment; `AlignedDetector.load` reads it.
+
+        Parameters
+        ----------
+        folder
+            It is made if needed.
+        """
         detectors = self._fitted()
         place = Path(folder)
         for number, detector in enumerate(detectors):
@@ -178,6 +328,22 @@ class AlignedDetector(Estimator):
         """What `save` wrote; loading executes nothing, and what is not whole is refused with the reason.
 
         learner: where a learner of yours was saved, one that is built as that one was.
+
+        Parameters
+        ----------
+        folder
+            What `save` wrote, of version 0.1 too.
+        learner
+            Where a learner of yours was saved: one that is built as that one was.
+
+        Returns
+        -------
+        The fitted detector.
+
+        Raises
+        ------
+        FewoneError
+            Something of the folder is missing, changed, or of another detector.
         """
         from fewone.detector.loading import load_detector
 
@@ -202,7 +368,17 @@ class AlignedDetector(Estimator):
         return aligned
 
     def adapted_anew(self, **changes: float) -> AlignedDetector:
-        """The same runs under other arguments of the detector, such as another false_alarm_rate; none: this one."""
+        """The same runs under other arguments of the detector, such as another false_alarm_rate; none: this one.
+
+        Parameters
+        ----------
+        changes
+            Arguments of `FewShotDetector`.
+
+        Returns
+        -------
+        Another detector; this one where nothing changes.
+        """
         if not changes:
             return self
         other = AlignedDetector(self._model().unfitted().set_params(**changes))

@@ -45,6 +45,8 @@ def as_labels(y: object, count: int) -> NDArray[np.float64] | None:
     labels = np.asarray(y)
     if labels.shape != (count,):
         raise InputError(f"y: one label per example expected, shape ({count},), got {labels.shape}")
+    if labels.dtype.kind in "USb":
+        raise InputError(f"y: numbers are expected, +1 (normal) and -1 (known anomaly), got {labels.dtype}")
     found = set(np.unique(labels).tolist())
     if not found <= {1, -1}:
         if -1 in found:

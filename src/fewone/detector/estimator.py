@@ -39,7 +39,17 @@ class Estimator(Kin):
         return sorted(name for name in inspect.signature(cls.__init__).parameters if name != "self")
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The constructor's arguments by name. deep: with those of an argument that is itself an estimator, as a__b."""
+        """The constructor's arguments by name. deep: with those of an argument that is itself an estimator, as a__b.
+
+        Parameters
+        ----------
+        deep
+            With those of an argument that is itself an estimator.
+
+        Returns
+        -------
+        Values by name.
+        """
         found = {name: getattr(self, name) for name in self._get_param_names()}
         inside = {name: value for name, value in found.items() if deep and isinstance(value, Estimator)}
         return found | {
@@ -47,7 +57,22 @@ class Estimator(Kin):
         }
 
     def set_params(self, **params: Any) -> Self:
-        """Change arguments of the constructor; what is fitted stays until the next `fit`."""
+        """Change arguments of the constructor; what is fitted stays until the next `fit`.
+
+        Parameters
+        ----------
+        params
+            New values by name.
+
+        Returns
+        -------
+        The detector itself.
+
+        Raises
+        ------
+        ValueError
+            There is no such argument.
+        """
         names = self._get_param_names()
         # What is set whole comes before what is set inside of it.
         for key, value in sorted(params.items(), key=lambda item: item[0].count("__")):
@@ -61,11 +86,28 @@ class Estimator(Kin):
         return self
 
     def unfitted(self) -> Self:
-        """Another one with the same arguments, not fitted."""
+        """Another one with the same arguments, not fitted.
+
+        Returns
+        -------
+        A new detector.
+        """
         return type(self)(**self.get_params(deep=False))
 
     def fit_predict(self, X: ArrayLike, y: ArrayLike | None = None) -> NDArray[np.int64]:  # noqa: N803
-        """`fit`, then `predict` on the same examples."""
+        """`fit`, then `predict` on the same examples.
+
+        Parameters
+        ----------
+        X
+            As for `fit`.
+        y
+            As for `fit`.
+
+        Returns
+        -------
+        +1 or -1 for each example of X.
+        """
         fitted: Any = self
         labels: NDArray[np.int64] = fitted.fit(X, y).predict(X)
         return labels

@@ -123,19 +123,62 @@ class FewShotDetector(Estimator):
         """Adapt to the normals X; y marks a few known anomalies with -1 (and normals with +1).
 
         A model for pictures of every size also takes lists: of arrays of mixed sizes, or of names of files.
+
+        Parameters
+        ----------
+        X
+            (n, ...) normal examples: tables (n, columns), windows (n, length) or (n, channels, length), pictures.
+        y
+            (n,) +1 for normals, -1 for known anomalies; None: all are normal.
+
+        Returns
+        -------
+        The detector itself, fitted.
+
+        Raises
+        ------
+        InputError
+            What is no array of finite numbers, or of another shape than the model takes.
         """
         self.check_parameters()
         return self._adapt(self._read_support(X, y, first=True))
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:  # noqa: N803
-        """Add more normals: the same as `fit` on all of them."""
+        """Add more normals: the same as `fit` on all of them.
+
+        Parameters
+        ----------
+        X
+            More normal examples, laid out as those of `fit`.
+        y
+            As for `fit`.
+
+        Returns
+        -------
+        The detector itself.
+        """
         if not hasattr(self, "support_"):
             return self.fit(X, y)
         self.check_parameters()
         return self._adapt(self.support_.joined(self._read_support(X, y, first=False)))
 
     def score_samples(self, X: ArrayLike) -> Scores:  # noqa: N803
-        """How normal each example is, (n,): minus the anomaly logit."""
+        """How normal each example is, (n,): minus the anomaly logit.
+
+        Parameters
+        ----------
+        X
+            New examples, laid out as those of `fit`.
+
+        Returns
+        -------
+        (n,) the higher, the more normal.
+
+        Raises
+        ------
+        InputError
+            Examples of another shape than those of `fit`, or not finite.
+        """
         check_is_fitted(self)
         return -self._logits(self._read(X, first=False))
 
@@ -144,6 +187,17 @@ class FewShotDetector(Estimator):
 
         groups (n,) says which recording each example belongs to: one value per recording, in order of appearance, the
         smaller of what its mean and what its worst example say (`judge_recordings` gives both).
+
+        Parameters
+        ----------
+        X
+            New examples, laid out as those of `fit`.
+        groups
+            (n,) which recording each example belongs to; None: every example for itself.
+
+        Returns
+        -------
+        (n,), or one value per recording.
         """
         if groups is None:
             return self.score_samples(X) - self.offset_
@@ -154,8 +208,14 @@ class FewShotDetector(Estimator):
 
         Parameters
         ----------
+        X
+            New examples, laid out as those of `fit`.
         groups
             (n,) which recording each example of X belongs to; the examples of one stand in the order of time.
+
+        Returns
+        -------
+        A verdict per recording, in order of appearance.
 
         Examples
         --------
@@ -174,13 +234,36 @@ class FewShotDetector(Estimator):
         return [judge_recording(self.recording_scorer_, logits[rows]) for rows in split_groups(groups, len(logits))]
 
     def predict(self, X: ArrayLike, groups: ArrayLike | None = None) -> NDArray[np.int64]:  # noqa: N803
-        """+1 normal, -1 anomalous; one per example or, with groups, one per recording in order of appearance."""
+        """+1 normal, -1 anomalous; one per example or, with groups, one per recording in order of appearance.
+
+        Parameters
+        ----------
+        X
+            New examples, laid out as those of `fit`.
+        groups
+            (n,) which recording each example belongs to; None: every example for itself.
+
+        Returns
+        -------
+        (n,) of +1 and -1, or one per recording.
+        """
         return np.where(self.decision_function(X, groups) >= 0, 1, -1)
 
     def anomaly_probability(self, X: ArrayLike, groups: ArrayLike | None = None) -> Scores:  # noqa: N803
         """The probability of being anomalous, in [0, 1], where normals and anomalies are equally frequent.
 
         It does not move with false_alarm_rate: 0.5 is the learner's own threshold.
+
+        Parameters
+        ----------
+        X
+            New examples, laid out as those of `fit`.
+        groups
+            (n,) which recording each example belongs to; None: every example for itself.
+
+        Returns
+        -------
+        (n,), or one per recording.
         """
         scores = self.score_samples(X)
         if groups is not None:
@@ -201,6 +284,22 @@ class FewShotDetector(Estimator):
         """Score a long recording (length,) or (length, channels) window by window, one every `stride` (the window).
 
         An iterator of chunks of rows gives an iterator of pieces: memory does not grow with the recording.
+
+        Parameters
+        ----------
+        series
+            (length,) or (length, channels), or an iterator of chunks of its rows.
+        stride
+            Steps from one window to the next; None: the window's length.
+
+        Returns
+        -------
+        Scores of windows and steps; of an iterator, one piece after the other.
+
+        Raises
+        ------
+        InputError
+            The detector takes no series, or the recording is shorter than a window.
         """
         check_is_fitted(self)
         shape = tuple(self.support_.values.shape[1:])
@@ -213,12 +312,31 @@ class FewShotDetector(Estimator):
         return pieces if isinstance(series, Iterator) else join_scores(pieces)
 
     def decide(self, scores: SeriesScores) -> float:
-        """One decision value for a whole recording from its `score_series`: above 0 normal, below 0 anomalous."""
+        """One decision value for a whole recording from its `score_series`: above 0 normal, below 0 anomalous.
+
+        Parameters
+        ----------
+        scores
+            What `score_series` gave.
+
+        Returns
+        -------
+        Above 0 normal, below 0 anomalous.
+        """
         return self.judge_series(scores).decision
 
     def judge_series(self, scores: SeriesScores) -> RecordingVerdict:
         """The same with its parts: `whole` and `event`, and the number of the worst window, which begins at
         `scores.starts[verdict.worst]`.
+
+        Parameters
+        ----------
+        scores
+            What `score_series` gave.
+
+        Returns
+        -------
+        The verdict on the recording.
         """
         check_is_fitted(self)
         return judge_recording(self.recording_scorer_, -(scores.windows + self.offset_))
@@ -227,6 +345,15 @@ class FewShotDetector(Estimator):
         """Where the anomaly is: a map of the shape of X; the higher, the more that place makes an example anomalous.
 
         Of pictures of every size: (n, height, width), or a list of maps where the sizes differ.
+
+        Parameters
+        ----------
+        X
+            New examples, laid out as those of `fit`.
+
+        Returns
+        -------
+        An array of the shape of X, or a list of maps.
         """
         check_is_fitted(self)
         if self._takes_any_picture():
@@ -240,7 +367,17 @@ class FewShotDetector(Estimator):
         return maps.reshape(given)
 
     def plot(self, X: ArrayLike) -> Figure:  # noqa: N803
-        """A figure of the examples with their scores and where the anomaly is (at most 12 of them)."""
+        """A figure of the examples with their scores and where the anomaly is (at most 12 of them).
+
+        Parameters
+        ----------
+        X
+            New examples, laid out as those of `fit`.
+
+        Returns
+        -------
+        A figure of matplotlib (`fewone[plots]`).
+        """
         from fewone.detector.drawing import LARGEST_COUNT, draw_examples
 
         check_is_fitted(self)
@@ -256,7 +393,12 @@ class FewShotDetector(Estimator):
         return draw_examples(values.numpy(), maps.numpy(), -self._logits(values) - self.offset_)
 
     def report(self) -> SupportReport:
-        """What the support says of itself: examples that look odd beside the others, warnings."""
+        """What the support says of itself: examples that look odd beside the others, warnings.
+
+        Returns
+        -------
+        The support's leave-one-out scores, the numbers of odd examples, and warnings in words.
+        """
         check_is_fitted(self)
         anomalies = len(self.support_) - self.support_size_
         distances = find_distances_left_out(self.support_.normals, choose_share(self.false_alarm_rate))
@@ -282,6 +424,15 @@ class FewShotDetector(Estimator):
 
     def why(self, X: ArrayLike) -> list[Why]:  # noqa: N803
         """Why each example is called what it is called: every kind of evidence's share, in words and numbers.
+
+        Parameters
+        ----------
+        X
+            New examples, laid out as those of `fit`.
+
+        Returns
+        -------
+        One `Why` per example.
 
         Examples
         --------
@@ -310,10 +461,16 @@ class FewShotDetector(Estimator):
 
         Parameters
         ----------
+        seed
+            Of the draws of faults.
         faults
             Names of `fewone.faults.FAULTS` (of pictures: of PICTURE_FAULTS); None: all of them.
         strengths
             1 is a fault that is plain to see beside an example's own deviation.
+
+        Returns
+        -------
+        The share of faults found, by kind and strength.
 
         Examples
         --------
@@ -341,10 +498,16 @@ class FewShotDetector(Estimator):
 
         Parameters
         ----------
+        X
+            Recent examples, in the order of time.
         block
             So many examples in a row are held against the support's own leave-one-out scores.
         level
             The probability with which drift is told where there is none.
+
+        Returns
+        -------
+        Whether there is drift, since when, and how sure that is.
 
         Examples
         --------
@@ -361,7 +524,21 @@ class FewShotDetector(Estimator):
         return find_drift(self.report().leave_one_out, scores, block, level)
 
     def restore(self, support: Support, n_features: int, full_scale: FullScale | None = None) -> Self:
-        """As `fit`, on a support that was read before."""
+        """As `fit`, on a support that was read before.
+
+        Parameters
+        ----------
+        support
+            What `support_` of another detector holds.
+        n_features
+            What `n_features_in_` of it is.
+        full_scale
+            Of its pictures, where it has any.
+
+        Returns
+        -------
+        The detector itself, fitted.
+        """
         self.check_parameters()
         if full_scale is not None:
             self.full_scale_ = full_scale
@@ -373,6 +550,16 @@ class FewShotDetector(Estimator):
 
         Of a learner of your own the weights are kept, not the code: `fewone.load(folder, learner=...)` wants one that
         is built as this one was.
+
+        Parameters
+        ----------
+        folder
+            It is made if needed.
+
+        Raises
+        ------
+        FewoneError
+            The folder cannot be written.
         """
         check_is_fitted(self)
         write_detector(
@@ -409,7 +596,13 @@ class FewShotDetector(Estimator):
         return tags
 
     def check_parameters(self) -> None:
-        """Refuse what does not go together; the constructor itself refuses nothing, as scikit-learn wants it."""
+        """Refuse what does not go together; the constructor itself refuses nothing, as scikit-learn wants it.
+
+        Raises
+        ------
+        InputError
+            A value that is not allowed, or two that contradict each other.
+        """
         for name in _NUMBERS:
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, Real)):
@@ -485,19 +678,44 @@ class FewShotDetector(Estimator):
         return find_limits(threshold, rate, self.calibration, self.support_size_, scale)
 
     def own_recording_scorer(self) -> RecordingScorer:
-        """Of recordings at the learner's own threshold, whatever rate is asked for."""
+        """Of recordings at the learner's own threshold, whatever rate is asked for.
+
+        Returns
+        -------
+        A module: logits of windows -> the two parts of a verdict.
+        """
         return RecordingScorer(self.own_limits()).eval()
 
     def limits(self) -> Limits:
-        """Of recordings at the rate that is asked for."""
+        """Of recordings at the rate that is asked for.
+
+        Returns
+        -------
+        Thresholds of the mean and of the worst window, by the number of windows.
+        """
         return self._find_limits(-self.offset_, self.false_alarm_rate)
 
     def own_limits(self) -> Limits:
-        """Of recordings at the learner's own threshold."""
+        """Of recordings at the learner's own threshold.
+
+        Returns
+        -------
+        Thresholds of the mean and of the worst window, by the number of windows.
+        """
         return self._find_limits(0.0, None)
 
     def prepare_learner(self, width: int) -> tuple[Adapting, InputScaling]:
-        """A learner of our own in scoring mode, and how values become its inputs; width: of a plain table."""
+        """A learner of our own in scoring mode, and how values become its inputs; width: of a plain table.
+
+        Parameters
+        ----------
+        width
+            Columns of a plain table; not asked where there is a learner.
+
+        Returns
+        -------
+        A copy of the learner, calibrated where it is, and its scaling.
+        """
         if self.learner is None:
             return plain_learner(width), InputScaling(standardize=True)
         preparation = self.card.preparation if self.card is not None else self.scaling

@@ -43,6 +43,14 @@ class SeriesScores:
         The time step of steps[0].
     steps
         (n,) the mean over the windows that cover each time step; NaN where a stride beyond the window leaves a gap.
+
+    Examples
+    --------
+    >>> import fewone, numpy as np
+    >>> series = np.sin(np.arange(1280) / 4)
+    >>> scores = fewone.load("series").fit(fewone.windows(series, 128)).score_series(series, stride=64)
+    >>> scores.starts[:3].tolist(), len(scores.windows), len(scores.steps)
+    ([0, 64, 128], 19, 1280)
     """
 
     starts: NDArray[np.int64]
@@ -56,6 +64,10 @@ def windows(series: ArrayLike, window: int, stride: int | None = None) -> Floats
 
     Parameters
     ----------
+    window
+        Time steps of a window.
+    stride
+        Steps from one window to the next; None: the window.
     series
         (length,) or (length, channels); rows are time steps, as in a table or a file.
 
@@ -63,6 +75,11 @@ def windows(series: ArrayLike, window: int, stride: int | None = None) -> Floats
     -------
     (n, window) for a series without a channel axis, else (n, channels, window): a read-only view where that is
     possible. What remains at the end and fills no window is left out.
+
+    Raises
+    ------
+    InputError
+        The recording is shorter than a window.
 
     Examples
     --------

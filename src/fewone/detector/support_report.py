@@ -41,6 +41,15 @@ class SupportReport:
         The numbers, from 0, of the normals that look unlike the others: look at them, leave them out if they are bad.
     warnings
         One line each.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fewone import FewShotDetector
+    >>> normals = np.random.default_rng(0).normal(size=(20, 3))
+    >>> normals[7] += 40.0
+    >>> FewShotDetector().fit(normals).report().odd
+    (7,)
     """
 
     support_size: int

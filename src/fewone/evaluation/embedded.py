@@ -40,7 +40,7 @@ class EmbedsFirst(Protocol):
 
 @dataclass(frozen=True)
 class EmbeddedOnce:
-    """What is to be judged: a learner, and tasks and a preparation that fit it."""
+    """What is to be evaluated: a learner, and tasks and a preparation that fit it."""
 
     learner: Adapting
     tasks: tuple[Task, ...]

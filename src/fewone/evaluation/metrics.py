@@ -42,7 +42,7 @@ def measure(logits: Tensor, labels: Tensor, weights: Tensor) -> Metrics:
     normal = (counted & (labels == NORMAL)).to(torch.float64)
     anomalies, normals = anomalous.sum(-1), normal.sum(-1)
     if bool((anomalies == 0).any() or (normals == 0).any()):
-        raise ValueError("an episode needs normal and anomalous queries to be judged")
+        raise ValueError("an episode needs normal and anomalous queries to be evaluated")
     called = (logits > 0).to(torch.float64)
     hits, alarms = (anomalous * called).sum(-1), (normal * called).sum(-1)
     misses, false_alarms = 1 - hits / anomalies, alarms / normals

@@ -1,4 +1,4 @@
-"""A learner judged on tasks as the paper does: fixed adaptation sets, fixed queries, one decision per query."""
+"""A learner evaluated on tasks as the paper does: fixed adaptation sets, fixed queries, one decision per query."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def _measure(scored: Sequence[ScoredEpisode], at_once: int = 256) -> list[Metric
 def decide_by_run(scored: Sequence[ScoredEpisode]) -> list[ScoredEpisode]:
     """One logit per recording, adaptation set and unit: the mean over the recording's segments.
 
-    The tasks of a unit share the support's recordings within a draw, so a run is judged by scorers that never saw it.
+    The tasks of a unit share the support's recordings within a draw, so no run is scored by a learner that saw it.
     """
     groups: dict[tuple[str, int], list[ScoredEpisode]] = {}
     for episode in scored:

@@ -47,6 +47,10 @@ def calibrate(
     seed
         Fixes which examples are drawn.
 
+    Returns
+    -------
+    Points per K, for `FewShotDetector(calibration=...)`.
+
     Raises
     ------
     InputError

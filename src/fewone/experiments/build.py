@@ -130,7 +130,7 @@ def make_batches(
 def make_course(
     experiment: Experiment, splits: TaskSplits, learner: MetaLearner, transform: Transform | None = None
 ) -> Course:
-    """What the experiment's learner is trained on, and judged by."""
+    """What the experiment's learner is trained on, and evaluated by."""
     training = experiment.training
     sampler = make_sampler(experiment, splits, experiment.test_normal_share)
     validator = Validator(

@@ -28,7 +28,7 @@ def estimate(experiments: Sequence[Experiment], rows: Iterable[Row]) -> Estimate
     A dataset's other variants (`mt-mnist/3` for `mt-mnist/0`) stand for one that was never run; None: nothing was.
     """
     known: dict[tuple[str, str, int], tuple[float, float]] = {}
-    # A row without a step tells what judging cost, not the training.
+    # A row without a step tells what the evaluation cost, not the training.
     for row in sorted((one for one in rows if one.steps is None), key=lambda one: one.provenance.timestamp):
         place = (_family(row.experiment), row.experiment.learner, row.k)
         known[place] = row.provenance.cpu_seconds, _count_episodes(row.experiment)

@@ -37,7 +37,7 @@ from fewone.sampling import EpisodeSampler
 from fewone.training import read_cost, read_history
 from fewone.training.course import list_folds
 
-# Every experiment is judged on the same test episodes, whatever its seed: only so can runs be paired.
+# Every experiment is evaluated on the same test episodes, whatever its seed: only so can runs be paired.
 EVALUATION_SEED = 0
 # In the order in which a scoring at two thresholds is summarised.
 THRESHOLDS: tuple[Threshold, ...] = ("own", "calibrated")

@@ -90,7 +90,7 @@ def train_calibration_folds(
     watch: Watcher | None = None,
     exchange: Exchange = ALONE,
 ) -> tuple[HeldOut, ...]:
-    """The same training again without each part of the training tasks: learners that have not seen what they judge.
+    """The same training again without each fold of the training tasks: no task is scored by a learner that saw it.
 
     Each part is a job of its own: workers train different parts side by side, each into its folder, and share the
     weights.
@@ -122,7 +122,7 @@ def calibrate_learner(
     others: Sequence[HeldOut] = (),
     exchange: Exchange = ALONE,
 ) -> CalibrationMap:
-    """What held-out tasks say of the learner's scores: for every K that it serves, or for those it is judged at.
+    """What held-out tasks say of the learner's scores: for every K that it serves, or for those it is evaluated at.
 
     Held out are the validation tasks, and for `others` the training tasks that each of them was trained without.
     A learner that takes gradient steps to adapt is asked fewer tasks: each of its supports is adapted to many times.

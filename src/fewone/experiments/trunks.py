@@ -14,7 +14,7 @@ from fewone.learners import MetaLearner
 TRUNK = "trunk"
 """The folder, inside a run's, of the training of its trunk."""
 TRUNK_K = 10
-"""The support beside which a trunk's batches are drawn: it sees plain examples, whatever K it is judged at."""
+"""The support beside which a trunk's batches are drawn: it sees plain examples, whatever K it is evaluated at."""
 
 
 def find_trunk(experiment: Experiment) -> Experiment | None:

@@ -207,17 +207,17 @@ def query_gradient(
     network = support.network
     if query_statistics and network.has_norms:
         alone = Support.of(network, query)
-        judged = alone.run(rows)
-        return weighted_loss(judged.logits, query), alone.gradient(judged)
+        queried = alone.run(rows)
+        return weighted_loss(queried.logits, query), alone.gradient(queried)
     tape = support.run(rows) if network.has_norms else None
     losses, gradients = [], []
     for cut in network.chunks(query.inputs):
         chunk = Examples(query.inputs[:, cut], query.labels[:, cut], query.weights[:, cut])
-        judged = network.run(rows, network.prepare(chunk.inputs), tape.body.statistics if tape is not None else None)
-        losses.append(weighted_loss(judged.logits, chunk))
-        gradients.append(judged.backward(logit_gradient(judged.logits, chunk.labels, chunk.weights)))
+        queried = network.run(rows, network.prepare(chunk.inputs), tape.body.statistics if tape is not None else None)
+        losses.append(weighted_loss(queried.logits, chunk))
+        gradients.append(queried.backward(logit_gradient(queried.logits, chunk.labels, chunk.weights)))
         if tape is not None:
-            tape.body.add_statistics_grad_of(judged.body)
+            tape.body.add_statistics_grad_of(queried.body)
     if tape is not None:
         gradients.append(tape.backward(torch.zeros_like(tape.logits)))
     return torch.stack(losses).sum(0), torch.stack(gradients).sum(0)

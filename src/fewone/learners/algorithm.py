@@ -54,6 +54,7 @@ Settings = TypeVar("Settings", bound=LearnerSettings)
 class Algorithm(Generic[Settings]):
     """One line of a table: LEARNERS["mine"] = Algorithm(MySettings, build_mine).
 
+    settings: the class of its settings. build: settings, network and facts of the data -> an untrained learner.
     balanced: it has a class-balanced form, which is what its bare name means; `oc-` in front makes it one-class.
     gradient_based: it adapts by gradient from an initialisation, so that no norm may average over tasks.
     running_norm: where a dataset's recipe norms by the support, it takes ordinary batch norm, as its original does.
@@ -94,6 +95,17 @@ class Algorithm(Generic[Settings]):
     def choose(self, **values: Any) -> Settings:
         """Its settings: those of the values that it has, its defaults for the rest.
 
+        Parameters
+        ----------
+        values
+            Settings by name; those it does not have are left aside.
+
+        Returns
+        -------
+        Its settings.
+
+        Examples
+        --------
         >>> from fewone.learners import LEARNERS
         >>> LEARNERS["protonet"].choose(inner_steps=3)
         ProtoNetSettings()
@@ -102,7 +114,24 @@ class Algorithm(Generic[Settings]):
         return self.settings(**{name: value for name, value in values.items() if name in own})
 
     def read_settings(self, plain: object, default: LearnerSettings | None = None) -> Settings:
-        """From the table of a file; what version 0.1 kept for other algorithms is left aside."""
+        """From the table of a file; what version 0.1 kept for other algorithms is left aside.
+
+        Parameters
+        ----------
+        plain
+            The table of a file.
+        default
+            Where the table is silent.
+
+        Returns
+        -------
+        Its settings.
+
+        Raises
+        ------
+        DocumentError
+            A key or value that no version wrote.
+        """
         own = {field.name for field in fields(self.settings)}
         if isinstance(plain, Mapping):
             plain = {name: value for name, value in plain.items() if name in own or name not in SHARED_TABLE}

@@ -126,10 +126,10 @@ class Anil(MetaLearner):
 
     def _sum_losses(self, support: Examples, query: Examples) -> Tensor:
         features, statistics = self.embed(support.inputs)
-        judged, _ = self.embed(query.inputs, statistics)
+        embedded, _ = self.embed(query.inputs, statistics)
         order = 1 if self.first_order else 2
         heads = adapt_heads(features, support, head_parameters(self.classifier), self.rates(), order)
-        return head_loss(judged, heads, query)
+        return head_loss(embedded, heads, query)
 
     def embed(self, inputs: Tensor, statistics: Statistics | None = None) -> tuple[Tensor, Statistics]:
         """Features (T, n, width) of inputs (T, n, *shape); statistics (T, channels) each."""

@@ -3,7 +3,7 @@
 For one kind of evidence, with d its squared distance (fewone.learners.evidence_kinds), normals x_1 ... x_K, a query q:
 
 v(q) = 0.5 log(min_k d(q, x_k) + floor)                 how far the nearest normal is
-v_i  = the same of each normal, judged by the others     what that number is among normals
+v_i  = the same of each normal, scored by the others        what that number is among normals
 m    = (n mean(v_i) + a m0) / (n + a) - b log(K / (K - 1))        n = K / 2: neighbours are shared
 s^2  = (c s0^2 + sum_i (v_i - m)^2 / 2) / (c + n - 1)
 t(q) = (v(q) - m) / (s sqrt(1 + 1 / (n + a)))
@@ -184,7 +184,7 @@ class Evidence(MetaLearner):
         return self.measure(distances, others)
 
     def observe(self, support: Examples, queries: Tensor) -> Observed:
-        """Supports (T, K, ...) and queries (T, n, *shape): all that judging needs, and nothing that is learned."""
+        """Supports (T, K, ...) and queries (T, n, *shape): all that scoring needs, and nothing that is learned."""
         normals = self.look(support.inputs)
         normal = (support.labels == NORMAL).to(support.inputs.dtype)
         values = self.measure(self.compare(self.look(queries), normals), normal.unsqueeze(1))
@@ -215,7 +215,7 @@ class Evidence(MetaLearner):
         threshold = PARAMETER_SCALE * (self.threshold[0] + self.threshold[1] / size.clamp_min(1.0))
         return (surprises * weights).sum(-1) + (PARAMETER_SCALE * self.log_peak).exp() * peak - threshold
 
-    def judge(self, observed: Observed) -> Tensor:
+    def score(self, observed: Observed) -> Tensor:
         """Logits (T, n) of what was observed."""
         prediction = self.predict(observed.own, observed.normal)
         surprises = -log_tail(prediction.standardize(observed.values), prediction.freedom)
@@ -227,14 +227,14 @@ class Evidence(MetaLearner):
         return EvidenceScorer(self, self.look(support.inputs), normal)
 
     def leave_one_out(self, support: Examples, left: Tensor) -> Tensor:
-        """Logits (F,) of the normals `left` (F,) of one support (1, K, ...), each judged by the rest; compared once."""
+        """Logits (F,) of the normals `left` (F,) of one support (1, K, ...), each scored by the rest; compared once."""
         normals = self.look(support.inputs)
         normal = (support.labels == NORMAL).to(support.inputs.dtype).repeat(len(left), 1)
         kept = normal.scatter(1, left.unsqueeze(-1), 0.0)
         among = self.compare(normals, normals)
         own = self.measure_support([one.expand(len(left), *one.shape[1:]) for one in among], kept)
         values = self.measure([one[0, left].unsqueeze(1) for one in among], kept.unsqueeze(1))
-        return self.judge(Observed(values, own, kept)).squeeze(1)
+        return self.score(Observed(values, own, kept)).squeeze(1)
 
     def accumulate_gradient(self, batch: Episodes | ClassBatch) -> Tensor:
         if isinstance(batch, ClassBatch):

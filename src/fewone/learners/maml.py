@@ -137,9 +137,9 @@ def MetaSgd(  # noqa: N802
     features
         How many the module gives, where it cannot be read off its last layer.
 
-    References
-    ----------
-    Li, Zhou, Chen, Li: Meta-SGD: learning to learn quickly for few-shot learning, 2017.
+    Returns
+    -------
+    A learner `Maml`, with a rate per element.
 
     Examples
     --------
@@ -148,6 +148,10 @@ def MetaSgd(  # noqa: N802
     >>> learner = MetaSgd(torch.nn.Linear(3, 8), inner_rate=0.1, inner_steps=1)
     >>> sum(rate.numel() for rate in learner.rates.parameters())
     41
+
+    References
+    ----------
+    Li, Zhou, Chen, Li: Meta-SGD: learning to learn quickly for few-shot learning, 2017.
     """
     return Maml(module, inner_rate=inner_rate, inner_steps=inner_steps, learn_rates="elements", features=features)
 

@@ -36,7 +36,18 @@ class Scorer(nn.Module, ABC):
     """
 
     @abstractmethod
-    def forward(self, inputs: Tensor) -> Tensor: ...
+    def forward(self, inputs: Tensor) -> Tensor:
+        """The logits of queries.
+
+        Parameters
+        ----------
+        inputs
+            (T, n, *shape), prepared as the support was.
+
+        Returns
+        -------
+        (T, n), above 0 anomalous.
+        """
 
 
 class MetaLearner(nn.Module, ABC):
@@ -57,11 +68,22 @@ class MetaLearner(nn.Module, ABC):
     _noted: Mapping[str, object] = {}
 
     def note(self, **arguments: object) -> None:
-        """Keep the constructor's arguments that no tensor shows: a saved learner is compared by them."""
+        """Keep the constructor's arguments that no tensor shows: a saved learner is compared by them.
+
+        Parameters
+        ----------
+        arguments
+            What a file must say of the constructor's arguments.
+        """
         self._noted = arguments
 
     def extra_repr(self) -> str:
-        """The noted arguments, as they were given."""
+        """The noted arguments, as they were given.
+
+        Returns
+        -------
+        The noted arguments.
+        """
         return ", ".join(f"{name}={value!r}" for name, value in self._noted.items())
 
     @property
@@ -75,23 +97,74 @@ class MetaLearner(nn.Module, ABC):
         return any(parameter.requires_grad for parameter in self.parameters())
 
     def expect_episodes(self, batch: Episodes | ClassBatch) -> Episodes:
-        """The batch of a learner that is trained on episodes; a batch of classes is refused."""
+        """The batch of a learner that is trained on episodes; a batch of classes is refused.
+
+        Parameters
+        ----------
+        batch
+            What a training drew.
+
+        Returns
+        -------
+        The batch, if it is one of episodes.
+
+        Raises
+        ------
+        FewoneError
+            It is a batch of classes.
+        """
         if not isinstance(batch, Episodes):
             raise FewoneError(f"{type(self).__name__} learns from episodes: set learning.batch to 'episodes'")
         return batch
 
     @abstractmethod
     def adapt(self, support: Examples) -> Scorer:
-        """Learn T tasks from their supports (T, K, ...). Which classes are there is read off the labels."""
+        """Learn T tasks from their supports (T, K, ...). Which classes are there is read off the labels.
+
+        Parameters
+        ----------
+        support
+            (T, K, *shape) with labels: T tasks at once.
+
+        Returns
+        -------
+        A scorer of queries (T, n, *shape) -> (T, n).
+        """
 
     @abstractmethod
     def accumulate_gradient(self, batch: Episodes | ClassBatch) -> Tensor:
-        """Add the gradient of the mean meta-loss over the batch to `.grad` of the parameters; return that loss."""
+        """Add the gradient of the mean meta-loss over the batch to `.grad` of the parameters; return that loss.
+
+        Parameters
+        ----------
+        batch
+            Episodes with a leading task axis.
+
+        Returns
+        -------
+        The mean loss of the batch, without a graph.
+
+        Raises
+        ------
+        FewoneError
+            The learner does not learn from batches of this kind.
+        """
 
 
 def snapshot(module: Module) -> Module:
     """A copy in scoring mode without gradients, for a scorer: the learner may train on, what was adapted stays.
 
+    Parameters
+    ----------
+    module
+        It stays as it is.
+
+    Returns
+    -------
+    The copy.
+
+    Examples
+    --------
     >>> snapshot(nn.Linear(3, 8)).weight.requires_grad
     False
     """
@@ -101,6 +174,19 @@ def snapshot(module: Module) -> Module:
 def query_loss(logits: Tensor, query: Examples) -> Tensor:
     """Weighted cross-entropy of logits (T, n), mean over the tasks.
 
+    Parameters
+    ----------
+    logits
+        (T, n), above 0 anomalous.
+    query
+        Labels and weights (T, n); the weights of a task sum to one.
+
+    Returns
+    -------
+    A scalar.
+
+    Examples
+    --------
     >>> import torch
     >>> query_loss(torch.zeros(1, 4), Examples.normals(torch.zeros(1, 4, 3)))
     tensor(0.6931)

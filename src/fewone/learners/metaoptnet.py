@@ -8,7 +8,7 @@ the binary dual. With signs s = +1 for anomalous and -1 for normal, and kernel m
 
 Both score a query by scale * (sum_i s_i a_i k(x_i, query) + bias). For a one-class support of normals that is
 scale * (rho - w'x), rho = bias. The ridge is the usual one of a machine with squared slacks. Training takes nu as it is
-set; for judging it is chosen on validation tasks, as the paper does.
+set; for evaluation it is chosen on validation tasks, as the paper does.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ NUS = (0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
 class MetaOptNetSettings(LearnerSettings):
     """nu: in training; for evaluation it is chosen on validation tasks. ridge: added to the kernel's diagonal.
 
+    kernel: between embeddings, linear or of radial basis functions.
     penalty: the upper bound of a weight where the support has two classes (nu rules with one).
 
     >>> MetaOptNetSettings(kernel="rbf").nu
@@ -72,7 +73,7 @@ class MetaOptNet(FeatureLearner):
     ----------
     module
         Any torch module, inputs (n, *shape) -> features (n, d). Its batch norm and dropout, if any, work as usual in
-        meta-training and are fixed when judging.
+        meta-training and are fixed in evaluation.
     kernel
         Of the machine; "rbf" learns its rate.
     nu

@@ -129,7 +129,7 @@ class EmbeddedPlda:
         return PosteriorScorer(self.plda, support.inputs, normal, 1.0 - normal)
 
     def leave_one_out(self, support: Examples, left: Tensor) -> Tensor:
-        """Logits (F,) of the normals `left` (F,) of one support (1, K, D), each judged by the rest."""
+        """Logits (F,) of the normals `left` (F,) of one support (1, K, D), each scored by the rest."""
         latent = support.inputs
         normal = (support.labels == NORMAL).to(latent.dtype).repeat(len(left), 1)
         kept = normal.scatter(1, left.unsqueeze(-1), 0.0)
@@ -167,7 +167,7 @@ class Plda(MetaLearner):
     ----------
     module
         Any torch module, inputs (n, *shape) -> features (n, d). Its batch norm and dropout, if any, work as usual in
-        meta-training and are fixed when judging.
+        meta-training and are fixed in evaluation.
     dimensions
         D, of the space that distances live in; 0: the module's own features.
     batch
@@ -263,7 +263,7 @@ class Plda(MetaLearner):
         return PosteriorScorer(kept, kept.embed(support.inputs), normal, 1.0 - normal, kept)
 
     def leave_one_out(self, support: Examples, left: Tensor) -> Tensor:
-        """Logits (F,) of the normals `left` (F,) of one support (1, K, ...), each judged by the rest; embedded once."""
+        """Logits (F,) of the normals `left` (F,) of one support (1, K, ...), each scored by the rest; embedded once."""
         return self.after_embedding().leave_one_out(replace(support, inputs=self.embed(support.inputs)), left)
 
     def after_embedding(self) -> EmbeddedPlda:
@@ -299,8 +299,8 @@ class Plda(MetaLearner):
         scorer = PosteriorScorer(self, latent, normal, torch.zeros_like(normal))
         logits = scorer.score(latent.reshape(1, classes * examples, -1)).view(classes, classes, examples)
         own = torch.eye(classes, device=latent.device, dtype=latent.dtype).unsqueeze(-1)
-        judged = own * (1.0 - normal).unsqueeze(0)
-        weights = 0.5 * judged / judged.sum((-2, -1), keepdim=True) + 0.5 * (1.0 - own) / (examples * (classes - 1))
+        counted = own * (1.0 - normal).unsqueeze(0)
+        weights = 0.5 * counted / counted.sum((-2, -1), keepdim=True) + 0.5 * (1.0 - own) / (examples * (classes - 1))
         labels = (1.0 - own).expand_as(logits)
         loss = query_loss(logits.flatten(1), Examples(latent, labels.flatten(1), weights.flatten(1)))
         return loss + self._auxiliary_loss(latent, batch.class_index)

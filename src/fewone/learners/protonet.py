@@ -3,7 +3,7 @@
 A class is the mean of its support features; a class that the support lacks is the origin. The origin can stand for
 "anything" only if the features are centred there, so the embedding ends in a batch norm without shift. That last norm
 never takes the statistics of a one-class support: it would move the support's own mean, the normal prototype, onto
-the origin. It takes those of the whole training batch (supports and queries of all its tasks) and, when judging,
+the origin. It takes those of the whole training batch (supports and queries of all its tasks) and, in evaluation,
 their running averages, so a query's score still depends on no other query.
 """
 
@@ -41,7 +41,7 @@ class ProtoNet(FeatureLearner):
     ----------
     module
         Any torch module, inputs (n, *shape) -> features (n, d). Its batch norm and dropout, if any, work as usual in
-        meta-training and are fixed when judging.
+        meta-training and are fixed in evaluation.
     temperature
         Where the learned one starts.
     features

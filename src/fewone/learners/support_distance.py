@@ -152,7 +152,7 @@ class SupportDistance(MetaLearner):
     dimensions
         Of the space that distances live in.
     residual
-        Judge what differs from the mean of the normals (aligned series), or the series themselves.
+        Score what differs from the mean of the normals (aligned series), or the series themselves.
     random_kernels
         How many fixed random convolutions give a distance of their own (0: none).
     features

@@ -1,4 +1,4 @@
-"""One embedding for a batch of tasks: which statistics normalise whom, when judging and when meta-training.
+"""One embedding for a batch of tasks: which statistics normalise whom, in evaluation and when meta-training.
 
 Shared by the learners that compare features (protonet, metaoptnet). Knows no label and no loss.
 """
@@ -15,7 +15,7 @@ from fewone.networks import Embedding, IdentityEmbedding, RunningNorm, Statistic
 class TaskEmbedding(nn.Module):
     """An embedding over a task axis, and optionally a last norm that puts the mean feature at the origin.
 
-    Judging (`embed_support`, `embed_queries`) uses the running averages, or, in a network with support norm, the
+    Evaluation (`embed_support`, `embed_queries`) uses the running averages, or, in a network with support norm, the
     statistics of each task's support for its support and all its queries: a query never sees another query.
     Meta-training (`embed_episodes`) embeds all supports and queries of the batch at once, and only there do batch
     statistics enter running averages and does DropBlock drop: the mode of the learner around it plays no part.
@@ -30,7 +30,7 @@ class TaskEmbedding(nn.Module):
         self.train(False)
 
     def train(self, mode: bool = True) -> TaskEmbedding:
-        """Stay in judging mode: `learner.train()` must not make `adapt` depend on, or move, batch statistics."""
+        """Stay in evaluation mode: `learner.train()` must not make `adapt` depend on, or move, batch statistics."""
         return super().train(False)
 
     def passing(self) -> TaskEmbedding:

@@ -54,6 +54,8 @@ def read_recording(
 
     Parameters
     ----------
+    path
+        A .csv, .tsv, .txt, .npy, .npz, .mat, .h5, .parquet, .feather, .xlsx or .wav file.
     columns
         The channels, by name or number from 1; all columns of numbers but the time if nothing is said.
     time
@@ -62,6 +64,15 @@ def read_recording(
         What a text file is like, where looking at it would not do.
     dataset
         Which array of an .h5, .mat or .npz file, or which sheet of an .xlsx file.
+
+    Returns
+    -------
+    Numbers (rows, channels), names of the channels, times where there are any.
+
+    Raises
+    ------
+    FewoneError
+        The file cannot be read, or two readings fit: the message has both.
 
     Examples
     --------

@@ -67,6 +67,8 @@ def regular(
 
     Parameters
     ----------
+    recording
+        What `read_recording` gave.
     resample
         The new rate, 100 or "100Hz" or "10ms"; None keeps the rows.
     fill
@@ -74,6 +76,15 @@ def regular(
     largest_gap
         What is at most this far apart is filled, "0.5s" or a number of (new) rows; None: only between neighbours on
         even steps (1.5 steps of the old rate), so that no gap is filled.
+
+    Returns
+    -------
+    A new recording; what is not filled stays missing.
+
+    Raises
+    ------
+    InputError
+        A rate without a time column, or a word that is not known.
 
     Examples
     --------

@@ -428,7 +428,7 @@ def _choose_columns(
         for number, row, value in zip(numbers, data, parsed[column], strict=True):
             if value is None:
                 raise FewoneError(
-                    f"{path}: line {number}, column {column + 1} is {row[column]!r}, not a number; mend it or take it"
+                    f"{path}: line {number}, column {column + 1} is {row[column]!r}, not a number; fix it or take it"
                     f" out"
                 )
     if not columns:
@@ -547,7 +547,7 @@ def _is_dated(name: str, cell: str) -> bool:
 
 def refuse_time(path: Path, line: int, column: int, cell: str) -> NoReturn:
     raise FewoneError(
-        f"{path}: line {line}, column {column + 1} is {cell!r}, not a time like the others; mend it, or say --time none"
+        f"{path}: line {line}, column {column + 1} is {cell!r}, not a time like the others; fix it, or say --time none"
     )
 
 

@@ -203,7 +203,7 @@ def _read_slowly(
             value = parse_number(row[column], layout.decimal, layout.thousands)
             if value is None:
                 raise FewoneError(
-                    f"{path}: line {number}, column {column + 1} is {row[column]!r}, not a number; mend it or take it"
+                    f"{path}: line {number}, column {column + 1} is {row[column]!r}, not a number; fix it or take it"
                     f" out"
                 )
             values[place, channel] = value

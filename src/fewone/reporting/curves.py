@@ -39,7 +39,7 @@ def draw_curves(evidence: Evidence) -> tuple[Figure, ...]:
 
 
 def _draw_along(evidence: Evidence, x_label: str, place: Callable[[SeedAverage], int]) -> list[Figure]:
-    """Test accuracy where one learner, trained in one way, was judged at three or more places of an axis."""
+    """Test accuracy where one learner, trained in one way, was evaluated at three or more places of an axis."""
     figures = []
     for dataset in sorted({finding.dataset for finding in evidence.findings}):
         ways: dict[tuple[str, str], list[SeedAverage]] = {}

@@ -33,7 +33,7 @@ def build_alarm_tables(evidence: Evidence) -> tuple[Table, ...]:
     return tuple(tables)
 
 
-def judge_rate(target: float, observed: Interval) -> Verdict:
+def compare_rate(target: float, observed: Interval) -> Verdict:
     """Better: within the factor; worse: not. Rates in the same unit."""
     return "better" if target / FACTOR <= observed.mean <= target * FACTOR else "worse"
 
@@ -41,7 +41,7 @@ def judge_rate(target: float, observed: Interval) -> Verdict:
 def _build_table(title: str, found: Sequence[AlarmFinding]) -> Table:
     rates = sorted({one.first.rate for one in found}, reverse=True)
     columns = tuple(name for rate in rates for name in (f"target {100 * rate:g} %", "missed"))
-    # Of two settings that bear the same name the one that was judged last.
+    # Of two settings that bear the same name the one that was evaluated last.
     newest = sorted(found, key=lambda one: max(record.provenance.timestamp for record in one.records))
     placed = {(_key(one), one.first.rate): one for one in newest}
     placed |= _join(placed)
@@ -58,7 +58,7 @@ def _build_table(title: str, found: Sequence[AlarmFinding]) -> Table:
 
 
 def _join(placed: dict[tuple[_Key, float], AlarmFinding]) -> dict[tuple[_Key, float], AlarmFinding]:
-    """The datasets that belong together as one, where all of them were judged."""
+    """The datasets that belong together as one, where all of them were evaluated."""
     joined = {}
     for name, members in TOGETHER.items():
         for key, rate in placed:
@@ -73,7 +73,7 @@ def _join(placed: dict[tuple[_Key, float], AlarmFinding]) -> dict[tuple[_Key, fl
 def _fill(one: AlarmFinding) -> list[Cell | None]:
     observed, misses = scale(one.observed), scale(one.misses)
     minutes = sum(record.provenance.cpu_seconds for record in one.records) / len(one.records) / 60
-    verdict = judge_rate(100 * one.first.rate, observed)
+    verdict = compare_rate(100 * one.first.rate, observed)
     return [
         Cell(None, values, verdict_of, None, one.seeds, minutes, one.records)
         for values, verdict_of in ((observed, verdict), (misses, "new"))

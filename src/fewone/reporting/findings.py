@@ -67,7 +67,7 @@ class SeedAverage:
 
     @property
     def cpu_minutes(self) -> float:
-        """Training and judging, mean over the trainings."""
+        """Training and evaluation, mean over the trainings."""
         return sum(row.provenance.cpu_seconds for row in self.rows) / len(self.rows) / 60
 
     @property
@@ -137,7 +137,7 @@ class AlarmFinding:
 class Evidence:
     """Everything that a folder of results holds; trainings and cosines by the key of their experiment, a seed each.
 
-    unadapted: gradient-based learners judged without an inner step.
+    unadapted: gradient-based learners evaluated without an inner step.
     """
 
     findings: tuple[SeedAverage, ...]
@@ -163,7 +163,7 @@ class Evidence:
         return {place: tuple(found) for place, found in places.items()}
 
     def find(self, learner: str, dataset: str, k: int) -> tuple[SeedAverage, ...]:
-        """What was judged of a learner on a dataset with supports of K, in whatever way."""
+        """What was evaluated of a learner on a dataset with supports of K, in whatever way."""
         return self._by_place.get((learner, dataset, k), ())
 
     def find_trainings(self, finding: SeedAverage) -> tuple[Training, ...]:
@@ -182,13 +182,13 @@ def collect(folder: Path) -> Evidence:
     found = read_results(folder) if folder.is_dir() else ResultSet()
     if not (found.rows or found.failures or found.trainings or found.alarms):
         raise FewoneError(f"{folder}: no results are there; make some with fewone sweep or fewone evaluate")
-    judged = [row for row in found.rows if row.split == "test"]
+    evaluated = [row for row in found.rows if row.split == "test"]
     key_of = _remember_keys()
-    findings = tuple(_gather([row for row in judged if row.steps is None], key_of))
+    findings = tuple(_gather([row for row in evaluated if row.steps is None], key_of))
     return Evidence(
         findings,
         tuple(_join(findings)),
-        tuple(_gather([row for row in judged if row.steps == 0], key_of)),
+        tuple(_gather([row for row in evaluated if row.steps == 0], key_of)),
         _newest(found.trainings, key_of),
         _newest(found.cosines, key_of),
         _unanswered(found, key_of),
@@ -216,7 +216,7 @@ def _gather(rows: Sequence[Row], key_of: KeyOf) -> Iterable[SeedAverage]:
 
 
 def _join(findings: Sequence[SeedAverage]) -> Iterable[SeedAverage]:
-    """The datasets that belong together as one, wherever all of them were judged in the same way."""
+    """The datasets that belong together as one, wherever all of them were evaluated in the same way."""
     ways: dict[tuple[str, int, float, str, str], dict[str, SeedAverage]] = {}
     for finding in findings:
         if any(finding.dataset in members for members in TOGETHER.values()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fewone.learners import LEARNERS
 from fewone.reporting.findings import TOGETHER, Evidence, SeedAverage
 from fewone.reporting.published import read_published
-from fewone.reporting.tables import Cell, Table, Verdict, choose, judge, measure
+from fewone.reporting.tables import Cell, Table, Verdict, choose, compare_with_paper, measure
 from fewone.reporting.ways import follows_paper
 from fewone.results import Interval, Level, Threshold
 
@@ -79,4 +79,4 @@ def _fill(candidates: list[SeedAverage], evidence: Evidence) -> Cell | None:
 
 
 def _verdict(published: float | None, ours: Interval) -> Verdict:
-    return "new" if published is None else judge(published, ours)
+    return "new" if published is None else compare_with_paper(published, ours)

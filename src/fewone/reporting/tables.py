@@ -117,7 +117,7 @@ def _fill(number: Published, evidence: Evidence) -> Cell:
     return Cell(
         number.value,
         ours,
-        judge(number.value, ours),
+        compare_with_paper(number.value, ours),
         100 * finding.summary.auroc.mean,
         finding.seeds,
         finding.cpu_minutes,
@@ -130,7 +130,7 @@ def _fill(number: Published, evidence: Evidence) -> Cell:
 
 
 def _find_candidates(number: Published, evidence: Evidence) -> list[SeedAverage]:
-    """What was judged as the paper's number was, by whatever settings."""
+    """What was evaluated as the paper's number was, by whatever settings."""
     found = evidence.find(number.learner, number.dataset, number.k or 10)
     return find_current([finding for finding in found if _answers(finding, number)])
 
@@ -171,7 +171,7 @@ def _fill_cosine(number: Published, evidence: Evidence) -> Cell:
     ours = interval(average_units([(cosine.units, cosine.values) for cosine in cosines]))
     minutes = sum(cosine.provenance.cpu_seconds for cosine in cosines) / len(cosines) / 60
     note = f"accuracy {100 * finding.summary.accuracy.mean:.1f}"
-    verdict, choice = judge(number.value, ours), describe_choice(evidence.find_trainings(finding))
+    verdict, choice = compare_with_paper(number.value, ours), describe_choice(evidence.find_trainings(finding))
     return Cell(number.value, ours, verdict, None, len(cosines), minutes, finding.rows, (note,), choice=choice)
 
 
@@ -202,7 +202,7 @@ def scale(value: Interval) -> Interval:
     return Interval(100 * value.mean, low, high, value.units)
 
 
-def judge(published: float, ours: Interval) -> Verdict:
+def compare_with_paper(published: float, ours: Interval) -> Verdict:
     """Better or worse only where the paper's number lies outside of our 95 % interval; without one, no verdict."""
     if ours.low is None or ours.high is None:
         return "unjudged"

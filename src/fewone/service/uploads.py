@@ -150,7 +150,7 @@ def _check_values(array: Array, name: str, limits: Limits) -> Array:
         raise ServiceError(413, f"{name}: {array.size} values, at most {limits.values} are taken at once; send less")
     floats = array.astype(np.float32)
     if not np.isfinite(floats).all():
-        raise ServiceError(422, f"{name}: holds NaN, infinity or numbers beyond single precision; mend or remove them")
+        raise ServiceError(422, f"{name}: holds NaN, infinity or numbers beyond single precision; fix or remove them")
     return floats
 
 

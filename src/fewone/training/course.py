@@ -53,7 +53,7 @@ def list_folds(folder: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class Course:
-    """What a learner is trained on and judged by."""
+    """What a learner is trained on and evaluated by."""
 
     batches: Batches
     validator: Validator
@@ -118,7 +118,8 @@ def train_folds(
     build: Callable[[tuple[Task, ...]], MetaLearner],
     exchange: Exchange = ALONE,
 ) -> tuple[HeldOut, ...]:
-    """The same training again without each of `count` parts of the tasks: learners that have not seen what they judge.
+    """The same training again without each of `count` parts of the tasks: cross-fitting, so that no
+    task is scored by a learner that has seen it.
 
     train: the learner of fold n, trained on these tasks; build: the same one untrained. Each fold is a job of its own:
     workers train different ones side by side and share the weights.

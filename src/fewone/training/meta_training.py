@@ -54,7 +54,7 @@ def meta_train(
 ) -> FewShotDetector:
     """Train a learner on tasks, in place, and keep everything in a folder.
 
-    Every so often the validation tasks are judged and the best weights kept. Called again with the same arguments, a
+    Every so often the validation tasks are evaluated and the best weights kept. Called again with the same arguments, a
     training that was interrupted goes on from its last checkpoint to the same bits, and one that is over is read.
 
     Parameters
@@ -215,7 +215,7 @@ def _check(
     sampler: EpisodeSampler,
     settings: TrainingSettings,
 ) -> None:
-    """Refuse what would fail later, or train on what it is judged by."""
+    """Refuse what would fail later, or train on what it is evaluated by."""
     if not isinstance(learner, MetaLearner):
         kind = type(learner).__name__
         raise InputError(f"learner: one such as fewone.learners.Maml(module) is expected, got {kind}")

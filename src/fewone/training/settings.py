@@ -32,7 +32,7 @@ class Validation:
 
 @dataclass(frozen=True)
 class Progress:
-    """One iteration is done. validation: if this iteration was judged. ended: why the run is over, or empty."""
+    """One iteration is done. validation: if this iteration was evaluated. ended: why the run is over, or empty."""
 
     iteration: int
     loss: float

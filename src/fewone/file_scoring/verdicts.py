@@ -12,9 +12,9 @@ from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.detector.recording_verdicts import judge_recording
 from fewone.detector.recordings import SeriesScores
 from fewone.detector.thresholds import Scores
-from fewone.detector.user_files import FileExamples
-from fewone.detector.verdict_rows import Judged, Verdict, note_missing, tell_recording
 from fewone.errors import FewoneError
+from fewone.file_scoring.user_files import FileExamples
+from fewone.file_scoring.verdict_rows import Judged, Verdict, note_missing, tell_recording
 
 
 def judge_blocks(

@@ -14,8 +14,8 @@ import numpy as np
 from fewone.detector.aligned import AlignedDetector
 from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.detector.pictures import takes_any_picture
-from fewone.detector.user_files import read_at
-from fewone.detector.verdict_rows import Verdict, count_anomalous
+from fewone.file_scoring.user_files import read_at
+from fewone.file_scoring.verdict_rows import Verdict, count_anomalous
 from fewone.reading import ReadOptions
 
 if TYPE_CHECKING:

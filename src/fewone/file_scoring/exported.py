@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fewone.detector.recording_limits import Limits, judge_by_limits
-from fewone.detector.user_files import FileExamples
-from fewone.detector.verdict_rows import Judged, Verdict, note_missing, tell_recording
 from fewone.documents import DocumentError, from_plain, to_plain
 from fewone.errors import FewoneError
 from fewone.extras import needed_for
+from fewone.file_scoring.user_files import FileExamples
+from fewone.file_scoring.verdict_rows import Judged, Verdict, note_missing, tell_recording
 from fewone.picture_files import FullScale, to_bytes
 
 KEY = "fewone"

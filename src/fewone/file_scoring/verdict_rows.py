@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fewone.detector.recording_limits import RecordingVerdict
-from fewone.detector.user_files import FileExamples
 from fewone.errors import FewoneError
+from fewone.file_scoring.user_files import FileExamples
 from fewone.files import atomic_write
 
 
