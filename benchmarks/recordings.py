@@ -133,8 +133,9 @@ def score_milling() -> Iterator[Values]:
 
 
 def judge_real(source: str, tasks: list[Values]) -> Iterator[dict[str, Any]]:
-    calibration = fewone.load("series").calibration
-    assert calibration is not None
+    detector = fewone.load("series")
+    assert isinstance(detector, fewone.FewShotDetector) and detector.calibration is not None
+    calibration = detector.calibration
     random = np.random.default_rng(1)
     for windows in REAL:
         recordings = [cut(logits, windows, random) for logits in tasks]
