@@ -21,7 +21,7 @@ from torch import Tensor
 from fewone.calibration import Adapting, Calibrated, CalibrationMap
 from fewone.checkpoints import ModelSpec
 from fewone.detector.adaptation import Adapted, Support, adapt_to, leave_one_out, plain_learner
-from fewone.detector.arrays import arrange, as_array, as_labels, check_range
+from fewone.detector.arrays import arrange, as_array, as_labels, check_magnitude, check_range
 from fewone.detector.drift import LEVEL, Drift, find_drift
 from fewone.detector.envelope import (
     TAIL_FREEDOM,
@@ -536,6 +536,7 @@ class FewShotDetector(Estimator):
         values = self._read(X, first).to(self._dtype())
         if not len(values):
             raise InputError("X: at least one normal example is needed, got none")
+        check_magnitude(values)
         labels = as_labels(y, len(values))
         if y is not None and labels is None:
             warnings.warn("y is ignored: known anomalies are marked with -1 and normals with +1", stacklevel=3)
