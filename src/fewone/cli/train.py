@@ -36,6 +36,9 @@ from fewone.training import Validation, compare_versions, find_best, read_histor
 from fewone.training.process import own_process
 from fewone.workers import connect, is_worker, launch
 
+SHORT = ("--window", "--stride", "--group", "--anomalies")
+"""Options of the data that need not be spelled --data.NAME."""
+
 SHARDS = 4
 """Into so many parts a batch is cut when workers share it, if nothing else is said."""
 
@@ -134,11 +137,11 @@ def parse(arguments: Sequence[str]) -> Arguments:
 
 
 def _spell_out(word: str) -> str:
-    """--window is --data.window, as fit, score and data call it, and --start is --learning.start."""
+    """--window is --data.window, as fit, score and data call it, and so on; --start is --learning.start."""
     name, equals, value = word.partition("=")
     if name == "--start":
         return f"--learning.start{equals}{value}"
-    return f"--data.{name[2:]}{equals}{value}" if name in ("--window", "--stride", "--group") else word
+    return f"--data.{name[2:]}{equals}{value}" if name in SHORT else word
 
 
 def _name_kind(experiment: Experiment, family: str, place: str) -> str:
