@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ipaddress
 import logging
 import os
@@ -83,8 +84,10 @@ def create_app() -> Guard:
     settings = ServiceSettings.from_json(os.environ[SETTINGS])
     write_logs()
     sys.setswitchinterval(SWITCH_SECONDS)
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // settings.workers))
-    return build_app(settings)
+    torch.set_num_threads(1)
+    app = build_app(settings)
+    gc.freeze()  # what was imported stays: looking through it for rubbish would hold up answers
+    return app
 
 
 def check_address(settings: ServiceSettings) -> None:
