@@ -145,7 +145,7 @@ class Client:
 
     def hear(self, seconds: float) -> list[float]:
         """Wait at most so long; of the answers that are whole now: the seconds since they were due."""
-        latencies = []
+        latencies: list[float] = []
         for one in select.select([*self._asked], [], [], max(0.0, seconds))[0]:
             since, answer = self._asked[one]
             answer += one.recv(1 << 20)
@@ -194,7 +194,8 @@ def load_at(port: int, requests: list[bytes], rate: float, seconds: float) -> np
     """Latencies in seconds of requests that come at random at a rate, from the moment each was due."""
     gaps = np.random.default_rng(0).exponential(1 / rate, int(rate * seconds))
     due = deque((time.perf_counter() + 0.05 + np.cumsum(gaps)).tolist())
-    client, latencies, sent = Client(port, 4 * CONNECTIONS), [], 0
+    client, sent = Client(port, 4 * CONNECTIONS), 0
+    latencies: list[float] = []
     while len(latencies) < len(gaps):
         while due and due[0] <= time.perf_counter() and client.ask(requests[sent % len(requests)], due[0]):
             due.popleft()
