@@ -21,14 +21,14 @@ import numpy as np
 import torch
 from rich.table import Table
 
-from detector import BURST, LENGTH, NORMALS, interleave
+from detector import BURST, LENGTH, NORMALS, collect, interleave
 from fewone import FewShotDetector
 from fewone.detector.loading import load_detector
 from fewone.detector.one_example import RECORD_AFTER
 from pages import make_parser, present
 
 SHAPES = {"periodic": (1, LENGTH), "vibration": (3, 2048), "digits": (1, 28, 28), "series": (1, LENGTH)}
-"""Models of the zoo, and one example each."""
+"""Models of the zoo, and the shape of one example; `collect` has untrained ones beside them, for windows of 128."""
 
 
 def measure(detector: FewShotDetector, window: np.ndarray, rounds: int) -> dict[str, float]:
@@ -56,8 +56,9 @@ def _call_often(detector: FewShotDetector, window: np.ndarray) -> None:
 def tabulate_windows(rounds: int) -> Table:
     table = Table("", "plain, ms", "recorded, ms", "plain / recorded", title="One window")
     random = np.random.default_rng(0)
-    for name, shape in SHAPES.items():
-        detector = load_detector(name)
+    detectors = {name: (load_detector(name), shape) for name, shape in SHAPES.items()}
+    untrained = {name: (detector, (1, LENGTH)) for name, detector in collect().items() if "zoo" not in name}
+    for name, (detector, shape) in (detectors | untrained).items():
         values = random.normal(size=(NORMALS + 1, *shape)).astype(np.float32)
         values = 100 + 40 * values if len(shape) == 3 else values
         found = measure(detector.fit(values[:NORMALS]), values[NORMALS:], rounds)
