@@ -3,8 +3,9 @@
 One worker and two, one thread each, take turns in one run on the same batches cut into the same shards (the bits are
 the same, see tests/workers). Times are by the clock, of each the smallest of the rounds. W1 to W5: OC-MAML as in
 meta_iteration.md; the others: the library's own learners by their recipes, on batches of noise of the size of the data
-that they are named after. The exchange alone is measured with more ranks than cores by processor time. Scoring: windows of the zoo's `series` in a hundred files, by the command
-`fewone score` from its start to its end, with the processor time of all its processes.
+that they are named after. The exchange alone is measured with more ranks than cores by processor time. Scoring: windows
+of the zoo's `series` in a hundred files, by the command `fewone score` from its start to its end, with the processor
+time of all its processes.
 """
 
 from __future__ import annotations
