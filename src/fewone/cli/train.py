@@ -33,6 +33,7 @@ from fewone.old_names import rename_learner
 from fewone.picture_files import PICTURES
 from fewone.training import Progress as Training
 from fewone.training import Validation, compare_versions, find_best, read_history
+from fewone.training.device import Device, use_device
 from fewone.training.process import own_process
 from fewone.workers import connect, is_worker, launch
 
@@ -62,6 +63,8 @@ class Arguments:
     """Processes on this machine that share the work, the same bits for any number. Under torchrun leave it out."""
     port: int | None = None
     """Port at which the workers meet (default: a free one)."""
+    device: Device = "cpu"
+    """Where gradients are computed; everything else stays with the processor. cuda: one GPU per worker, untested."""
     tensorboard: bool = False
     """Also write scalars that TensorBoard reads, into OUT/tensorboard."""
 
@@ -70,6 +73,7 @@ def main(arguments: list[str]) -> int:
     """Train; the exit code is 0 if the run is over, also if it was over before."""
     chosen = parse(arguments)
     experiment, console = chosen.experiment, Console()
+    use_device(chosen.device)
     if note := compare_versions(chosen.out):
         console.print(note, highlight=False, soft_wrap=True)
     if chosen.workers is not None and not is_worker():
