@@ -25,9 +25,9 @@ from rich.table import Table
 
 from detector import BURST, LENGTH, NORMALS, collect, interleave
 from fewone import FewShotDetector
-from fewone.detector.exported import open_exported
 from fewone.detector.loading import load_detector
 from fewone.detector.one_example import RECORD_AFTER
+from fewone.file_scoring.exported import open_exported
 from fewone.onnx_export import export_onnx
 from pages import make_parser, present
 
@@ -83,7 +83,10 @@ def tabulate_batches(rounds: int) -> Table:
             file = Path(place) / "detector.onnx"
             export_onnx(detector, file)
             exported = open_exported(file)
-        rivals = {"torch": partial(detector.score_samples, new), "onnx": partial(exported.score_samples, new)}
+        rivals: dict[str, Callable[[], object]] = {
+            "torch": partial(detector.score_samples, new),
+            "onnx": partial(exported.score_samples, new),
+        }
         found = interleave(rivals, rounds)
         ratio = found["torch"] / found["onnx"]
         table.add_row(name, f"{1e3 * found['torch']:.0f}", f"{1e3 * found['onnx']:.0f}", f"{ratio:.2f}x")

@@ -25,7 +25,7 @@ import fewone
 from fewone.calibration import CalibrationMap, CalibrationPoint, NormalQuantiles
 from fewone.calibration.calibrated import LEVELS
 from fewone.calibration.quantiles import find_quantiles
-from fewone.datasets.cnc_milling import MACHINES, OPERATIONS, read_stretches
+from fewone.datasets.cnc_milling import MACHINES, OPERATIONS, read_segments
 from fewone.datasets.sources import default_data_dirs
 from fewone.datasets.ucr import read_datasets
 from fewone.detector.recording_verdicts import RecordingScorer, find_limits
@@ -124,7 +124,7 @@ def score_milling() -> Iterator[Values]:
             if len(files) < RUNS:
                 continue
             chosen = [files[number] for number in np.linspace(0, len(files) - 1, RUNS).astype(int)]
-            runs = np.stack([read_stretches(file) for file in chosen]).astype(np.float64).transpose(0, 2, 1, 3)
+            runs = np.stack([read_segments(file) for file in chosen]).astype(np.float64).transpose(0, 2, 1, 3)
             windows = runs.reshape(*runs.shape[:2], -1, WINDOW).transpose(0, 2, 1, 3)
             order = random.permutation(RUNS)
             shown = np.stack([windows[run, random.integers(windows.shape[1])] for run in order[:SIZE]])

@@ -55,8 +55,8 @@ OWN = {
         ("plda", "cifar-fs", (3, 32, 32)),
         ("plda", "sts-sawtooth", (1, 128)),
         ("plda", "cnc/A", (3, 2048)),
-        ("contrast", "sts-sawtooth", (1, 128)),
-        ("contrast", "cnc/A", (3, 2048)),
+        ("support-distance", "sts-sawtooth", (1, 128)),
+        ("support-distance", "cnc/A", (3, 2048)),
         ("evidence", "ucr", (1, 128)),
     )
 }
