@@ -83,7 +83,10 @@ def tabulate_batches(rounds: int) -> Table:
             file = Path(place) / "detector.onnx"
             export_onnx(detector, file)
             exported = open_exported(file)
-        rivals = {"torch": partial(detector.score_samples, new), "onnx": partial(exported.score_samples, new)}
+        rivals: dict[str, Callable[[], object]] = {
+            "torch": partial(detector.score_samples, new),
+            "onnx": partial(exported.score_samples, new),
+        }
         found = interleave(rivals, rounds)
         ratio = found["torch"] / found["onnx"]
         table.add_row(name, f"{1e3 * found['torch']:.0f}", f"{1e3 * found['onnx']:.0f}", f"{ratio:.2f}x")
