@@ -65,7 +65,7 @@ def collect() -> dict[str, FewShotDetector]:
 
     plda by its recipe for series, and with the paper's network and half of its filters; OC-MAML with the paper's.
     """
-    recipe = find_own_recipe("plda", "series")
+    recipe = find_own_recipe("plda", "sts-sawtooth")
     paper, half = (NetworkSettings(filters=(filters,) * 3, kernel=5) for filters in (32, 16))
     found = {}
     variants: tuple[tuple[str, str, LearnerSettings, NetworkSettings], ...] = (

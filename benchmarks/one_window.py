@@ -1,9 +1,11 @@
-"""One window through `detector.predict`, and one call of the command: python benchmarks/one_window.py, one table each.
+"""One window through `detector.predict`, many at once, and one call of the command: python benchmarks/one_window.py,
+one table each.
 
 Plain: the detector as it is for the first hundred calls, and was for all of them before there were recordings.
 Recorded: after them, by a recording of the same operations, with the same bits. Both take turns in one process on one
-thread, in bursts of 50 calls; the median round of CPU time is given. The command: `fewone score` on a table of 30 rows
-beside `import torch` alone, new processes that take turns, by CPU time of the whole process.
+thread, in bursts of 50 calls; the median round of CPU time is given. Many at once: `score_samples` in blocks, by the
+detector and by its exported file. The command: `fewone score` on a table of 30 rows beside `import torch` alone, new
+processes that take turns, by CPU time of the whole process.
 """
 
 from __future__ import annotations
@@ -21,14 +23,17 @@ import numpy as np
 import torch
 from rich.table import Table
 
-from detector import BURST, LENGTH, NORMALS, interleave
+from detector import BURST, LENGTH, NORMALS, collect, interleave
 from fewone import FewShotDetector
 from fewone.detector.loading import load_detector
 from fewone.detector.one_example import RECORD_AFTER
+from fewone.file_scoring.exported import open_exported
+from fewone.onnx_export import export_onnx
 from pages import make_parser, present
 
+BATCH = 4000
 SHAPES = {"periodic": (1, LENGTH), "vibration": (3, 2048), "digits": (1, 28, 28), "series": (1, LENGTH)}
-"""Models of the zoo, and one example each."""
+"""Models of the zoo, and the shape of one example; `collect` has untrained ones beside them, for windows of 128."""
 
 
 def measure(detector: FewShotDetector, window: np.ndarray, rounds: int) -> dict[str, float]:
@@ -56,13 +61,35 @@ def _call_often(detector: FewShotDetector, window: np.ndarray) -> None:
 def tabulate_windows(rounds: int) -> Table:
     table = Table("", "plain, ms", "recorded, ms", "plain / recorded", title="One window")
     random = np.random.default_rng(0)
-    for name, shape in SHAPES.items():
-        detector = load_detector(name)
+    detectors = {name: (load_detector(name), shape) for name, shape in SHAPES.items()}
+    untrained = {name: (detector, (1, LENGTH)) for name, detector in collect().items() if "zoo" not in name}
+    for name, (detector, shape) in (detectors | untrained).items():
         values = random.normal(size=(NORMALS + 1, *shape)).astype(np.float32)
         values = 100 + 40 * values if len(shape) == 3 else values
         found = measure(detector.fit(values[:NORMALS]), values[NORMALS:], rounds)
         ratio = found["plain"] / found["recorded"]
         table.add_row(name, f"{found['plain']:.3f}", f"{found['recorded']:.3f}", f"{ratio:.1f}x")
+    return table
+
+
+def tabulate_batches(rounds: int) -> Table:
+    """What ONNX Runtime would bring to large batches: the detector's own scores beside those of its exported file."""
+    table = Table("", "torch, ms", "ONNX Runtime, ms", "torch / ONNX Runtime", title=f"{BATCH:,} windows at once")
+    random = np.random.default_rng(0)
+    for name in ("periodic", "series"):
+        values = random.normal(size=(NORMALS + BATCH, 1, LENGTH)).astype(np.float32)
+        detector, new = load_detector(name).fit(values[:NORMALS]), values[NORMALS:]
+        with tempfile.TemporaryDirectory() as place:
+            file = Path(place) / "detector.onnx"
+            export_onnx(detector, file)
+            exported = open_exported(file)
+        rivals: dict[str, Callable[[], object]] = {
+            "torch": partial(detector.score_samples, new),
+            "onnx": partial(exported.score_samples, new),
+        }
+        found = interleave(rivals, rounds)
+        ratio = found["torch"] / found["onnx"]
+        table.add_row(name, f"{1e3 * found['torch']:.0f}", f"{1e3 * found['onnx']:.0f}", f"{ratio:.2f}x")
     return table
 
 
@@ -75,7 +102,8 @@ def tabulate_commands(rounds: int) -> Table:
             load_detector(name).fit(random.normal(size=(NORMALS, LENGTH))).save(folder / name)
 
         def run(*words: str) -> None:
-            subprocess.run([sys.executable, *words], cwd=folder, capture_output=True)
+            found = subprocess.run([sys.executable, *words], cwd=folder, capture_output=True, text=True)
+            assert found.returncode in (0, 1), found.stderr
 
         programs: dict[str, Callable[[], object]] = {"import torch": partial(run, "-c", "import torch")}
         for name in ("series", "periodic"):
@@ -92,7 +120,8 @@ def main() -> None:
     parser.set_defaults(rounds=15)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    tables = [tabulate_windows(options.rounds), tabulate_commands(max(3, options.rounds // 3))]
+    few = max(3, options.rounds // 3)
+    tables = [tabulate_windows(options.rounds), tabulate_batches(few), tabulate_commands(few)]
     present(tables, options.markdown, "One window", "one_window.py", __doc__)
 
 

@@ -1,9 +1,11 @@
 """What more processes bring: python benchmarks/workers.py, one table each.
 
 One worker and two, one thread each, take turns in one run on the same batches cut into the same shards (the bits are
-the same, see tests/workers). Times are by the clock, of each the smallest of the rounds. The exchange alone is measured
-with more ranks than cores by processor time. Scoring: windows of the zoo's `series` in a hundred files, by the command
-`fewone score` from its start to its end, with the processor time of all its processes.
+the same, see tests/workers). Times are by the clock, of each the smallest of the rounds. W1 to W5: OC-MAML as in
+meta_iteration.md; the others: the library's own learners by their recipes, on batches of noise of the size of the data
+that they are named after. The exchange alone is measured with more ranks than cores by processor time. Scoring: windows
+of the zoo's `series` in a hundred files, by the command `fewone score` from its start to its end, with the processor
+time of all its processes.
 """
 
 from __future__ import annotations
@@ -29,18 +31,36 @@ from rich.table import Table
 
 from fewone.archive import PackedDetector
 from fewone.detector.loading import load
+from fewone.episodes import ClassBatch
+from fewone.experiments.own_recipes import find_own_recipe
+from fewone.learners import LEARNERS, MetaLearner
+from fewone.training.batches import Batch
 from fewone.training.process import own_process
 from fewone.training.shards import accumulate_in_shards
 from fewone.workers import connect
 from meta_iteration import WORKLOADS, build_learner, draw_episodes, peak_megabytes
 from pages import make_parser, present
+from peers import Workload
 
 SHARDS = 4
+SUPPORT = 10
 CLOCKED_SECONDS = 5.0
 EXCHANGED = 30
 RANKS = (2, 4, 8)
 PARTS = ("training", "exchange", "scoring")
 FILES = 100
+OWN = {
+    f"{learner} on {dataset}": (learner, dataset, shape)
+    for learner, dataset, shape in (
+        ("plda", "cifar-fs", (3, 32, 32)),
+        ("plda", "sts-sawtooth", (1, 128)),
+        ("plda", "cnc/A", (3, 2048)),
+        ("support-distance", "sts-sawtooth", (1, 128)),
+        ("support-distance", "cnc/A", (3, 2048)),
+        ("evidence", "ucr", (1, 128)),
+    )
+}
+"""The library's own learners by their recipes: learner, dataset, shape of one example."""
 CONSTANTS = Path(__file__).with_name("workers.json")
 
 
@@ -69,6 +89,22 @@ def start_workers(count: int, *words: str) -> list[Measured]:
     return [Measured(**json.loads(output)) for output in outputs]
 
 
+def prepare_work(name: str) -> tuple[MetaLearner, Batch]:
+    """The learner with the same first weights everywhere, and one batch of noise of the size that it is trained on."""
+    if name in WORKLOADS:
+        return build_learner(WORKLOADS[name], norm=True), draw_episodes(WORKLOADS[name])
+    algorithm, dataset, shape = OWN[name]
+    recipe = find_own_recipe(algorithm, dataset.partition("/")[0])
+    torch.manual_seed(0)
+    learner, training = LEARNERS[algorithm](recipe.learning, recipe.network, shape), recipe.training
+    if learner.batch == "classes":
+        return learner, ClassBatch(
+            torch.randn(training.classes, training.class_examples, *shape), torch.arange(training.classes)
+        )
+    sizes = Workload(name, shape, (), 0, SUPPORT, training.query_size, training.meta_batch)
+    return learner, draw_episodes(sizes)
+
+
 def run_worker(what: str, begun: float) -> None:
     """One rank: rounds of a workload, or of the exchange of a gradient of so many numbers."""
     own_process(1)
@@ -79,8 +115,7 @@ def run_worker(what: str, begun: float) -> None:
             def act(number: int) -> None:
                 exchange.share_out(max(SHARDS, exchange.size), lambda shard: payload)
         else:
-            work = WORKLOADS[what]
-            learner, batch = build_learner(work, norm=True), draw_episodes(work)
+            learner, batch = prepare_work(what)
             optimizer = torch.optim.Adam(learner.parameters(), 0.001)
 
             def act(number: int) -> None:
@@ -180,7 +215,7 @@ def main() -> None:
     parser = make_parser(__doc__)
     parser.set_defaults(rounds=2)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="the others stay as measured")
-    parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
+    parser.add_argument("--workloads", nargs="+", choices=[*WORKLOADS, *OWN], default=[*WORKLOADS, *OWN])
     parser.add_argument("--windows", type=int, default=1_000_000)
     parser.add_argument("--worker", help="a workload's name, or how many numbers to exchange")
     parser.add_argument("--begun", type=float, default=0.0)

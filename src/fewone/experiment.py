@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 
 from fewone.algorithms import find_algorithm, is_algorithm, name_algorithm
 from fewone.datasets import LoadOptions
+from fewone.datasets.sources import Anomalies
 from fewone.documents import (
     AboveZero,
     Count,
@@ -42,15 +43,20 @@ class DataSettings:
     """seed: of generated series and of the split of your own folder. window, stride: how long series are cut.
 
     group: the column or file-name prefix that says which examples belong to one recording.
+    anomalies: of your own folder of series, what training and validation take for anomalies: those of the files, faults
+    that are injected into the normals, or both; test tasks keep their own where they have some.
     """
 
     seed: Count = 0
     window: Positive | None = None
     stride: Positive | None = None
     group: str | None = None
+    anomalies: Anomalies = "labelled"
 
     def options(self) -> LoadOptions:
-        return LoadOptions(seed=self.seed, window=self.window, stride=self.stride, group=self.group)
+        return LoadOptions(
+            seed=self.seed, window=self.window, stride=self.stride, group=self.group, anomalies=self.anomalies
+        )
 
 
 @dataclass(frozen=True)
@@ -146,6 +152,9 @@ class Experiment:
     def to_plain(self) -> dict[str, Any]:
         """As dictionaries, lists and scalars: what JSON and TOML hold."""
         plain: dict[str, Any] = to_plain(self)
+        if self.data.anomalies == "labelled":
+            # As it was before there was such a setting: rows and trainings keep their keys.
+            del plain["data"]["anomalies"]
         if isinstance(self.learning, ForeignSettings):
             plain["learning"] = json.loads(self.learning.text)
         return plain

@@ -196,9 +196,40 @@ def test_the_same_cutting_on_the_command_line_and_in_python(detector: Path, tmp_
     np.testing.assert_allclose(cut[:, 0], fewone.windows(values, WINDOW), rtol=1e-6)
 
 
-def test_a_window_is_found_from_what_repeats() -> None:
-    assert choose_window(np.sin(np.arange(3000) / 50 * 2 * np.pi)[:, None]) == 100
+def test_a_window_is_found_from_what_repeats_and_is_out_of_step_with_it() -> None:
+    assert choose_window(np.sin(np.arange(3000) / 50 * 2 * np.pi)[:, None]) == 119
+    assert choose_window(np.sin(np.arange(3000) / 20 * 2 * np.pi)[:, None]) == 47
     assert choose_window(np.random.default_rng(0).normal(size=(3000, 2))) == 128
+
+
+@pytest.mark.parametrize("period", [20.0, 31.4, 50.0])
+def test_a_recording_that_begins_at_another_phase_is_normal_with_the_window_that_was_chosen(
+    period: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    random = np.random.default_rng(0)
+
+    def save(name: str, phase: float, rate: float = 1.0) -> Path:
+        steps = np.arange(20 * int(period)) * rate / period + phase
+        np.save(tmp_path / name, np.sin(2 * np.pi * steps) + random.normal(0, 0.1, len(steps)))
+        return tmp_path / name
+
+    assert run(capsys, "fit", "series", save("normal.npy", 0.0), "--out", tmp_path / "d")[0] == 0
+    for phase in (0.15, 0.4, 0.65, 0.9):
+        assert run(capsys, "score", tmp_path / "d", save("new.npy", phase))[0] == 0
+    assert run(capsys, "score", tmp_path / "d", save("faster.npy", 0.3, 1.4))[0] == 1
+
+
+def test_a_window_that_is_in_step_with_what_repeats_is_told_with_a_stride_that_is_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = np.sin(np.arange(1280) * 2 * np.pi / 32) + np.random.default_rng(0).normal(0, 0.1, 1280)
+    np.save(tmp_path / "a.npy", values)
+    words = ["fit", "series", tmp_path / "a.npy", "--out", tmp_path / "d", "--window"]
+    told = "in step with what repeats every 32 time steps"
+    said = run(capsys, *words, "64")[2]
+    assert f"{told} and know it from there alone: where new recordings may begin elsewhere, say --stride 44" in said
+    assert told not in run(capsys, *words, "75", "--force")[2]
+    assert told not in run(capsys, *words, "64", "--stride", "44", "--force")[2]
 
 
 @pytest.mark.parametrize(
@@ -213,6 +244,11 @@ def test_a_window_is_found_from_what_repeats() -> None:
         (["data", "check", "sts-sine", "--sed", "2"], "did you mean '--seed'?"),
         (["fit", "series", "x.csv"], "fit: Missing from fewone fit: --out"),
         (["fit", "serie", "x.csv", "--out", "d"], "no model and no folder is called 'serie'; did you mean 'series'?"),
+        (["score", "series", "x.csv"], "series: a model, not a fitted detector; first: fewone fit series NORMALS"),
+        (["fit", "series", "x.csv", "--out", "d", "--window", "0"], "--window 0: at least 1 time step is needed"),
+        (["fit", "series", "x.csv", "--out", "d", "--largest-gap", "1s"], "fills nothing by itself; say --fill or"),
+        (["watch", "D", ".", "--every", "nan"], "--every is nan: more than 0 seconds are needed"),
+        (["watch", "D", ".", "--for-seconds", "nan"], "--for-seconds is nan: a number of seconds is needed"),
         (["models", "serie"], "did you mean 'series'?"),
         (["watch", "D", "x", "--every", "soon"], "watch: Error parsing --every"),
     ],

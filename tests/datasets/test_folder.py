@@ -434,3 +434,49 @@ def test_a_folder_says_in_reading_toml_how_its_files_are_read(tmp_path):
     assert read_folder(tmp_path).shape == (1, 2)
     (tmp_path / "reading.toml").write_text('colums = ["a"]\n')
     check_error(tmp_path, "reading.toml: colums", "did you mean 'columns'")
+
+
+def write_machines(folder, labelled=()):
+    """Six tasks of eight series of 32 samples; those that are named have anomalies of their own."""
+    random = np.random.default_rng(0)
+    for number in range(6):
+        for label, count in (("normal", 8), ("anomalous", 3 if number in labelled else 0)):
+            for example in range(count):
+                place = folder / f"press-{number}" / label / f"{example}.csv"
+                place.parent.mkdir(parents=True, exist_ok=True)
+                wave = np.sin(np.arange(32) / (3 + number)) + 0.1 * random.normal(size=32)
+                np.savetxt(place, wave + (50.0 if label == "anomalous" else 0.0))
+    return folder
+
+
+def load_with(folder, anomalies):
+    return load(f"folder:{folder}", options=LoadOptions(anomalies=anomalies))
+
+
+def test_normals_alone_train_by_injected_faults_and_no_faulty_copy_is_judged_beside_its_normal(tmp_path):
+    splits = load_with(write_machines(tmp_path / "history"), "injected")
+    for task in (*splits.train, *splits.validation, *splits.test):
+        assert len(task.normal) == 8
+        assert len(task.anomalous) == 24
+        store = task.normal.store
+        normals, faulty = store.recording[task.normal.rows()], store.recording[task.anomalous.rows()]
+        assert sorted(faulty.tolist()) == sorted(3 * normals.tolist())
+        values, spoilt = store.values[task.normal.rows()], store.values[task.anomalous.rows()]
+        twins = values[(faulty[:, None] == normals).long().argmax(1)]
+        assert (spoilt != twins).flatten(1).any(1).all()
+    assert splits.fingerprint == load_with(tmp_path / "history", "injected").fingerprint
+
+
+def test_own_anomalies_stay_beside_the_faults_or_judge_alone(tmp_path):
+    folder = write_machines(tmp_path / "history", labelled=range(6))
+    for anomalies, counts in {"labelled": (3, 3), "injected": (24, 3), "both": (27, 3)}.items():
+        splits = load_with(folder, anomalies)
+        assert {len(task.anomalous) for task in splits.train} == {counts[0]}
+        assert {len(task.anomalous) for task in splits.test} == {counts[1]}
+        (test,) = splits.test[:1]
+        assert (test.normal.store.values[test.anomalous.rows()] > 40).all()
+
+
+def test_faults_are_not_injected_into_what_is_shorter_than_they_need(tmp_path):
+    with pytest.raises(FewoneError, match="faults are injected into series of at least 16 samples"):
+        load_with(write_series(tmp_path / "short", length=15), "both")

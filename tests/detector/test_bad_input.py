@@ -91,3 +91,15 @@ def test_a_rate_that_no_calibration_carries_is_refused(
         trained().set_params(false_alarm_rate=0.01).fit(waves)
     with pytest.raises(InputError, match="a share between 0 and 1"):
         fewone.load("series", false_alarm_rate=1.5)
+
+
+@every_series
+def test_normals_in_units_whose_squares_overflow_are_refused_and_such_queries_are_anomalous(
+    make_detector: Maker, algorithm: str, shape: tuple[int, int], normals: np.ndarray
+) -> None:
+    for unit in (1e25, 1e-25, 1e38):
+        refuse("give them in other units", make_detector(algorithm, shape).fit, unit * normals)
+    for unit in (1e-9, 1e9):
+        fitted = make_detector(algorithm, shape).fit(unit * normals)
+        queries = np.stack([unit * 1e8 * normals[0], np.zeros(32), 1e37 * normals[0], 1e300 * normals[0]])
+        assert fitted.predict(queries).tolist() == [-1] * 4

@@ -34,6 +34,7 @@ def test_outside_the_logit_is_at_least_the_threshold_from_a_distance_of_one_on()
     assert guarded[:2].tolist() == [2.0, 2.0]
     assert guarded[2] == pytest.approx(2.0 + np.log(19.0))
     assert guarded[3] == 7.0
+    assert torch.isfinite(guard(torch.tensor([float("inf")]), torch.tensor([0.0]), torch.tensor(2.0))).all()
 
 
 def test_hardly_any_further_normal_lies_outside() -> None:

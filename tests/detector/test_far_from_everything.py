@@ -93,6 +93,8 @@ def check_faults_end_anomalous(
         assert not np.isnan(decisions).any(), name
         assert decisions[-1] < 0, f"{name}: {decisions} at distances {distances}"
         assert (decisions[distances > 1] < 0).all(), f"{name}: {decisions} at distances {distances}"
+        outside = distances > 1
+        assert not outside.any() or outside[outside.argmax() :].all(), f"{name} comes back: {distances}"
 
 
 def _calibrate(slope: float) -> CalibrationMap:

@@ -59,6 +59,13 @@ def test_where_more_false_alarms_come_than_were_asked_for_the_report_has_said_so
     assert warned >= 0.7 or alarms <= 2 * ASKED
 
 
+@pytest.mark.parametrize("make", [humps, noise])
+def test_a_model_of_sines_and_sawtooths_says_that_it_knows_neither_humps_nor_noise(make: object) -> None:
+    warned, _, alarms = look(make, "periodic")
+    assert warned >= 0.7
+    assert alarms > ASKED
+
+
 def test_an_innocent_normal_is_named_odd_in_one_support_of_fifty() -> None:
     """The rate that docs/detector.md states, where scores have an exponential tail."""
     random = np.random.default_rng(1)

@@ -78,7 +78,8 @@ def test_the_whole_story(page: Any, served: Running) -> None:
     bad = {"name": HOSTILE, "mimeType": "text/csv", "buffer": table(with_burst(make_series(1, seed=2)))}
     page.locator("#score-files").set_input_files([bad])
     page.locator("#recording h2").get_by_text("anomalous").wait_for()
-    page.locator("#recording canvas").wait_for()
+    page.locator("#recording [data-explained=true] canvas").wait_for()
+    assert "shaded: where the anomaly is" in page.inner_text("#recording")
     assert HOSTILE in page.inner_text("#recording h2")
     assert page.evaluate("window.hacked") is None
     assert page.locator("main img").count() == 0

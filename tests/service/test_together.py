@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Sequence
+from concurrent.futures import Future
+from threading import Event
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from tests.service.conftest import make_series
 
 from fewone.detector.loading import load_detector
+from fewone.detector.one_example import record
 from fewone.errors import InputError
 from fewone.service.actions import Current
+from fewone.service.eights import EIGHT, Eights
 from fewone.service.errors import ServiceError
 from fewone.service.judging import Judged, Thing, judge
 from fewone.service.store import Pointer
@@ -33,15 +38,40 @@ class Mean:
         return values.mean(axis=(1, 2))
 
 
-async def in_a_thread(call: Any, *arguments: Any) -> Any:
-    return await asyncio.to_thread(call, *arguments)
+def store_at_once(current: Current, judged: Sequence[Judged]) -> Future[list[list[int]]]:
+    stored: Future[list[list[int]]] = Future()
+    stored.set_result([list(range(len(one.scores))) for one in judged])
+    return stored
 
 
-def ask(detector: Any, things: list[Thing], capacity: int = 100) -> list[Judged | BaseException]:
-    async def run() -> list[Judged | BaseException]:
-        together = Together(in_a_thread, capacity)
+class Gate:
+    """A detector that takes its time: whoever asks meanwhile waits."""
+
+    offset_ = 0.0
+
+    def __init__(self) -> None:
+        self.open = Event()
+
+    def score_samples(self, values: np.ndarray) -> np.ndarray:
+        self.open.wait(10)
+        return np.zeros(len(values))
+
+
+def ask(detector: Any, things: list[Thing], capacity: int = 100, store: Any = store_at_once) -> list[Any]:
+    """What each hears who asks while something else is scored: its decisions, or an error."""
+
+    async def run() -> list[Any]:
+        together, gate = Together(store, capacity), Gate()
+        first = Current("gate", Pointer("other", 1), cast(Any, gate))
         current = Current("press", Pointer("uid", 1), detector)
-        return await asyncio.gather(*(together.judge(current, thing) for thing in things), return_exceptions=True)
+        asked = [asyncio.create_task(together.judge(first, constant(0)))]
+        await asyncio.sleep(0.05)
+        asked += [asyncio.create_task(together.judge(current, thing)) for thing in things]
+        await asyncio.sleep(0.05)
+        gate.open.set()
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        together.close()
+        return [one[0] if isinstance(one, tuple) else one for one in found[1:]]
 
     return asyncio.run(run())
 
@@ -85,3 +115,28 @@ def test_the_scores_are_those_of_each_window_alone() -> None:
     for one, thing in zip(ask(detector, things), things, strict=True):
         assert isinstance(one, Judged)
         assert one.scores == pytest.approx(judge(detector, thing).scores, abs=1e-4)
+
+
+def test_who_asks_hears_when_nothing_could_be_stored() -> None:
+    def refuse(current: Current, judged: Sequence[Judged]) -> Future[list[list[int]]]:
+        stored: Future[list[list[int]]] = Future()
+        stored.set_exception(ServiceError(507, "the disk is full"))
+        return stored
+
+    (found,) = ask(Mean(), [constant(1)], store=refuse)
+    assert isinstance(found, ServiceError) and found.status == 507
+
+
+def test_the_recording_of_eight_gives_the_scores_of_the_detector() -> None:
+    detector = load_detector("series").fit(make_series(10).astype(np.float32))
+    windows = make_series(EIGHT + 1, seed=3).astype(np.float32)[:, None]
+    eights = Eights()
+    assert eights.score_samples(detector, windows[:3]) == pytest.approx(detector.score_samples(windows[:3]), abs=0)
+    assert not eights._known  # a detector that is not asked often has no recording
+    detector.one_example_.recorded = record(detector.guarded_, detector.support_.normals)
+    for count in (1, 2, 3, EIGHT, EIGHT + 1):
+        found = eights.score_samples(detector, windows[:count])
+        assert found == pytest.approx(detector.score_samples(windows[:count]), abs=1e-4)
+    assert eights._known[detector] is not None
+    with pytest.raises(InputError):
+        eights.score_samples(detector, windows[:3, :, :5])

@@ -94,6 +94,12 @@ def test_broken_tables_are_refused_with_the_name_that_was_sent(fitted: TestClien
     assert "/tmp" not in told and "upload" not in told
 
 
+def test_who_sends_a_file_is_not_left_with_an_option_of_the_command_line(fitted: TestClient) -> None:
+    status, told = send(fitted, "latin.csv", "Kühlung\n1\n".encode("latin-1"))
+    assert status == 422 and "--encoding" in told
+    assert "options are the command line's; what is sent here must need none" in told
+
+
 @pytest.mark.parametrize("suffix", ["png", "jpg", "npy", "parquet", "wav", "csv"])
 def test_noise_under_any_name_is_refused(fitted: TestClient, suffix: str) -> None:
     noise = np.random.default_rng(0).bytes(5000)

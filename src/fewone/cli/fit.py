@@ -23,7 +23,13 @@ from fewone.detector.files import is_detector
 from fewone.detector.loading import load_detector
 from fewone.errors import FewoneError
 from fewone.file_scoring.choosing import choose_model
-from fewone.file_scoring.user_files import FileExamples, choose_shape, list_files, read_examples
+from fewone.file_scoring.user_files import (
+    FileExamples,
+    choose_shape,
+    find_stride_out_of_step,
+    list_files,
+    read_examples,
+)
 from fewone.file_scoring.verdict_rows import Judged
 from fewone.reading import ReadOptions
 
@@ -84,7 +90,8 @@ def main(arguments: list[str]) -> int:
         raise FewoneError(f"{name}: a detector of plain tables; it is fitted from Python, not from files")
     shape = choose_shape(detector.card.shape, files, chosen.window, chosen.reading)
     if shape != detector.card.shape:
-        tell(f"windows of {shape[-1]} time steps in {shape[0]} channels" + ("" if chosen.window else " (--window)"))
+        many = "1 channel" if shape[0] == 1 else f"{shape[0]} channels"
+        tell(f"windows of {shape[-1]} time steps in {many}" + ("" if chosen.window else " (--window)"))
     rate = chosen.sampling_rate or detector.card.sampling_rate
     found, faults = [], []
     for file in track(files, "reading", console=console, transient=True, disable=not console.is_terminal):
@@ -99,6 +106,8 @@ def main(arguments: list[str]) -> int:
     tell_readings([_as_judged(one) for one in found])
     for fault in faults:
         tell(f"passed over: {fault}")
+    if not chosen.aligned and (step := say_step(found[0], chosen.stride)):
+        tell(step)
     if not sum(len(one.places) for one in found):
         raise FewoneError(f"{place}: no window without a missing value; fill gaps with --fill and --largest-gap")
     if rate is not None and detector.sampling_rate is None:
@@ -119,6 +128,22 @@ def main(arguments: list[str]) -> int:
 
 def tell(line: str) -> None:
     print(f"fewone: note: {line}", file=sys.stderr)
+
+
+def say_step(one: FileExamples, stride: int | None) -> str | None:
+    """Whether windows that follow each other show one part of what repeats alone."""
+    if not one.recording or len(one.not_judged) or len(one.places) < 2:
+        return None
+    window = one.values.shape[-1]
+    if stride not in (None, window):
+        return None
+    found = find_stride_out_of_step(np.concatenate(one.values, axis=-1).T, window)
+    if found is None:
+        return None
+    return (
+        f"the windows are in step with what repeats every {found[0]} time steps and know it from there alone: where new"
+        f" recordings may begin elsewhere, say --stride {found[1]}"
+    )
 
 
 def _as_judged(one: FileExamples) -> Judged:

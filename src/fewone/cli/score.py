@@ -217,7 +217,7 @@ def load_fitted(folder: Path) -> tuple[FewShotDetector | AlignedDetector, tuple[
     if is_aligned(folder):
         aligned = AlignedDetector.load(folder)
         return aligned, tuple(aligned.segments_[0].support_.values.shape[1:])
-    detector = load_detector(folder)
+    detector = load_detector(folder if folder.is_dir() else str(folder))
     if not hasattr(detector, "support_") or detector.card is None:
         raise FewoneError(
             f"{folder}: a model, not a fitted detector; first: fewone fit {folder} NORMALS --out DETECTOR"

@@ -33,8 +33,12 @@ from fewone.old_names import rename_learner
 from fewone.picture_files import PICTURES
 from fewone.training import Progress as Training
 from fewone.training import Validation, compare_versions, find_best, read_history
+from fewone.training.device import Device, use_device
 from fewone.training.process import own_process
 from fewone.workers import connect, is_worker, launch
+
+SHORT = ("--window", "--stride", "--group", "--anomalies")
+"""Options of the data that need not be spelled --data.NAME."""
 
 SHARDS = 4
 """Into so many parts a batch is cut when workers share it, if nothing else is said."""
@@ -59,6 +63,8 @@ class Arguments:
     """Processes on this machine that share the work, the same bits for any number. Under torchrun leave it out."""
     port: int | None = None
     """Port at which the workers meet (default: a free one)."""
+    device: Device = "cpu"
+    """Where gradients are computed; everything else stays with the processor. cuda: one GPU per worker, untested."""
     tensorboard: bool = False
     """Also write scalars that TensorBoard reads, into OUT/tensorboard."""
 
@@ -67,6 +73,7 @@ def main(arguments: list[str]) -> int:
     """Train; the exit code is 0 if the run is over, also if it was over before."""
     chosen = parse(arguments)
     experiment, console = chosen.experiment, Console()
+    use_device(chosen.device)
     if note := compare_versions(chosen.out):
         console.print(note, highlight=False, soft_wrap=True)
     if chosen.workers is not None and not is_worker():
@@ -134,11 +141,11 @@ def parse(arguments: Sequence[str]) -> Arguments:
 
 
 def _spell_out(word: str) -> str:
-    """--window is --data.window, as fit, score and data call it, and --start is --learning.start."""
+    """--window is --data.window, as fit, score and data call it, and so on; --start is --learning.start."""
     name, equals, value = word.partition("=")
     if name == "--start":
         return f"--learning.start{equals}{value}"
-    return f"--data.{name[2:]}{equals}{value}" if name in ("--window", "--stride", "--group") else word
+    return f"--data.{name[2:]}{equals}{value}" if name in SHORT else word
 
 
 def _name_kind(experiment: Experiment, family: str, place: str) -> str:

@@ -120,14 +120,16 @@ def main(arguments: list[str]) -> int:
     chosen = parse_options(Arguments, arguments, "fewone watch")
     if chosen.source is not None and chosen.server is None:
         raise FewoneError("--source: only a service joins chunks; give --server as well")
+    if not 0 < chosen.every < float("inf"):
+        raise FewoneError(f"--every is {chosen.every:g}: more than 0 seconds are needed")
+    if chosen.for_seconds is not None and not chosen.for_seconds >= 0:
+        raise FewoneError(f"--for-seconds is {chosen.for_seconds:g}: a number of seconds is needed")
     if chosen.plot is not None and chosen.server is not None:
         raise FewoneError("--plot: the service has a page of its own; leave it out")
     end = None if chosen.for_seconds is None else time.monotonic() + chosen.for_seconds
     judge = _judge_here(chosen) if chosen.server is None else _judge_there(chosen, end)
     if not chosen.folder.is_dir():
         raise FewoneError(f"{chosen.folder}: no such folder to watch")
-    if chosen.every <= 0:
-        raise FewoneError(f"--every is {chosen.every:g}: more than 0 seconds are needed")
     tally, said = Tally(), set[str]()
     memory = Memory(chosen.folder, _name_judge(chosen), chosen.again)
     queues = _open_alarms(chosen)

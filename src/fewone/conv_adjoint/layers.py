@@ -120,15 +120,15 @@ def max_pool(values: Tensor, ceil: bool) -> tuple[Tensor, Tensor]:
     images = values.flatten(0, 1).permute(0, 3, 1, 2)
     pooled, places = torch.ops.aten.max_pool2d_with_indices(images, window, window, 0, 1, ceil)
     pooled, places = pooled.permute(0, 2, 3, 1).contiguous(), places.permute(0, 2, 3, 1)
-    index = torch.add(_offsets(tasks * number, height * width, channels), places, alpha=channels)
+    index = torch.add(_offsets(tasks * number, height * width, channels, values.device), places, alpha=channels)
     return pooled.view(tasks, number, *pooled.shape[1:]), index.reshape(-1)
 
 
 @lru_cache(maxsize=64)
-def _offsets(number: int, places: int, channels: int) -> Tensor:
+def _offsets(number: int, places: int, channels: int, device: torch.device) -> Tensor:
     """Where each channel of each image begins in the flattened values: (number, 1, 1, channels)."""
-    images = torch.arange(number).mul_(places * channels).view(-1, 1, 1, 1)
-    return images + torch.arange(channels)
+    images = torch.arange(number, device=device).mul_(places * channels).view(-1, 1, 1, 1)
+    return images + torch.arange(channels, device=device)
 
 
 def _by_channel(values: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ label) or "column:NAME" (a column of its .csv or .parquet says which). Tasks tha
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,13 +18,18 @@ from fewone.datasets.example_files import SUFFIXES, Array, read_archive, read_fi
 from fewone.datasets.fingerprint import with_fingerprint
 from fewone.datasets.folder_splits import SPLITS, draw_splits, read_splits
 from fewone.datasets.sources import LoadOptions, Request
+from fewone.datasets.ucr import COPIES, spoil
 from fewone.documents import DocumentError, from_plain
 from fewone.episodes import EvaluationPlan, InputScaling, RowPool, Store, Task, TaskSplits
 from fewone.errors import FewoneError
+from fewone.faults import FAULTS
 from fewone.picture_files import PICTURES, FullScale, decode, shrink, to_bytes
 from fewone.reading import ReadOptions, is_recording, read_with
 
 LABELS = ("normal", "anomalous")
+SHORTEST = 16
+"""Faults need so many samples."""
+
 READING = "reading.toml"
 """What is said of a folder's files where looking at them would not do: `ReadOptions` by name."""
 
@@ -124,11 +129,13 @@ def describe_reading(path: Path) -> str | None:
 def load_folder(request: Request) -> TaskSplits:
     """folder:PATH for meta-training: every task needs anomalies; splits.toml, or a seeded split, says who tests."""
     content = read_folder(request.folder, request.options)
-    for task in content.tasks:
+    anomalies = request.options.anomalies
+    for task in content.tasks if anomalies == "labelled" else ():
         if not len(task.anomalous):
             raise FewoneError(
                 f"{request.folder / task.name}: has no anomalous example, and meta-training judges every adaptation on"
-                f" some; add {task.name}/anomalous, or take the task out and fit a detector on its normals"
+                f" some; add {task.name}/anomalous, of series train by --anomalies injected, or take the task out and"
+                f" fit a detector on its normals"
             )
     file = request.folder / "splits.toml"
     splits = (
@@ -137,6 +144,9 @@ def load_folder(request: Request) -> TaskSplits:
         else draw_splits(request.folder, content.recordings, request.options.seed)
     )
     by_name = {task.name: task for task in content.tasks}
+    if anomalies != "labelled":
+        labelled = set(by_name) if anomalies == "both" else set(splits["test"])
+        by_name = {task.name: task for task in inject_faults(request.folder, content, labelled, splits["test"])}
     train, validation, test = (tuple(by_name[name] for name in splits[split]) for split in SPLITS)
     return with_fingerprint(
         TaskSplits(
@@ -150,6 +160,40 @@ def load_folder(request: Request) -> TaskSplits:
             smallest_query=2,
         )
     )
+
+
+def inject_faults(
+    folder: Path, content: FolderTasks, labelled: Collection[str], judged: Collection[str]
+) -> Iterator[Task]:
+    """The tasks with normals that were given a fault as anomalies: `labelled` ones keep their own beside these, and
+    `judged` ones their own alone, where they have some. A faulty series and what it was made of are one recording.
+    """
+    store = content.tasks[0].normal.store
+    if len(content.shape) != 2 or content.shape[1] < SHORTEST:
+        raise FewoneError(
+            f"{folder}: faults are injected into series of at least {SHORTEST} samples, and these examples are"
+            f" {'x'.join(map(str, content.shape))}; train by --anomalies labelled"
+        )
+    normal = torch.cat([task.normal.rows() for task in content.tasks])
+    values = store.values[normal].numpy()
+    faulty = [torch.from_numpy(spoil(values, tuple(FAULTS), copy, "folder")) for copy in range(COPIES)]
+    recording = torch.arange(len(store.values)) if store.recording is None else store.recording
+    wider = Store(
+        torch.cat([store.values, *faulty]),
+        torch.cat([recording, *(recording[normal] for _ in faulty)]),
+    )
+    first = len(store.values) + torch.arange(COPIES)[:, None] * len(normal)
+    place = 0
+    for task in content.tasks:
+        count = len(task.normal)
+        injected = (first + torch.arange(place, place + count)).flatten()
+        place += count
+        own = task.anomalous.rows()
+        if task.name in judged and len(own):
+            rows = own
+        else:
+            rows = torch.cat([own, injected]) if task.name in labelled else injected
+        yield replace(task, normal=RowPool(wider, task.normal.rows()), anomalous=RowPool(wider, rows))
 
 
 def _list_tasks(path: Path) -> list[str]:

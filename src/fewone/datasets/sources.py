@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from fewone.errors import FewoneError
 
@@ -20,12 +21,17 @@ def default_data_dirs() -> tuple[Path, ...]:
     return tuple(Path(part) for part in os.environ.get("FEWONE_DATA", "").split(os.pathsep) if part)
 
 
+Anomalies = Literal["labelled", "injected", "both"]
+"""Those of the files; faults that are injected into the normals; or either."""
+
+
 @dataclass(frozen=True)
 class LoadOptions:
     """What may be chosen beside the name; each dataset reads what concerns it.
 
     seed: of generated series and of the split of a user's folder. window, stride: how long series are cut.
     group: the column or file-name prefix that says which examples belong to one recording.
+    anomalies: of a user's folder of series, what training and validation take for anomalies.
     any_size: pictures of a user's folder come as a detector for pictures of every size sees them, (3, SIDE, SIDE).
     """
 
@@ -35,6 +41,7 @@ class LoadOptions:
     stride: int | None = None
     group: str | None = None
     any_size: bool = False
+    anomalies: Anomalies = "labelled"
 
 
 @dataclass(frozen=True)

@@ -90,3 +90,15 @@ def _advice_on_free(got: tuple[int, ...], shape: tuple[int, ...]) -> str:
     if len(shape) == 2 and len(got) == 3 and got[1] >= LEAST_FREE > got[2]:
         return "; channels come before time steps: give X.transpose(0, 2, 1)"
     return ""
+
+
+def check_magnitude(values: Tensor) -> None:
+    """Refuse normals in units whose squares do not fit into their precision: nothing could be compared with them."""
+    limits = torch.finfo(values.dtype)
+    largest = float(values.abs().max()) if values.numel() else 0.0
+    most, least = 0.1 * limits.max**0.5, 10.0 * limits.tiny**0.5
+    if largest > most or 0.0 < largest < least:
+        raise InputError(
+            f"X: the largest value is {largest:.2g}, and normals between {least:.0e} and {most:.0e} can be compared in"
+            f" {str(values.dtype).removeprefix('torch.')}; give them in other units"
+        )

@@ -13,10 +13,10 @@ Inside, at distances up to 1/2, nothing changes, to the bit. Beyond, the logit i
 
     anchor + unit * log(2 * distance - 1),
 
-which is the threshold at distance 1 and grows without bound: nothing that a learner says outvotes it. Student's tail
-falls with the distance to the power of nu0 + K - 1; with a unit of so many scales of the tail of a learner's logits a
-logit is as rare here as there, and an event far outside stands out of however many windows. Deviations, step sizes and
-band powers enter as logarithms, so that too little is as far away as too much.
+which is the threshold at distance 1 and grows without bound: nothing that a learner says outvotes it. The tail falls
+with the distance to the power of TAIL_FREEDOM + K - 1; with a unit of so many scales of the tail of a learner's logits
+a logit is as rare here as there, and an event far outside stands out of however many windows. Deviations, step sizes
+and band powers enter as logarithms, so that too little is as far away as too much.
 """
 
 from __future__ import annotations
@@ -37,8 +37,12 @@ FALSE_ALARMS = 0.005
 WIDTHS = {"table": 1.6, "series": 1.6, "pictures": 1.4}
 """Real normals have heavier tails than Student's: chosen on training families (benchmarks/envelope.py)."""
 
-PRIOR_FREEDOM = 4.0
-"""nu0: how many degrees of freedom the prior deviations count for."""
+PRIOR_FREEDOM = {"table": 4.0, "series": 8.0, "pictures": 4.0}
+"""nu0: how many degrees of freedom the prior deviations count for. Of series so many that a hundredth of the swing is
+outside from K=2 on; the price is in docs/benchmarks/envelope.md."""
+
+TAIL_FREEDOM = 4.0
+"""As nu0, of the tail behind the bound: that of real normals is heavier than Student's."""
 
 PRIOR_DEVIATIONS = {
     "table": {"level": 0.4},
@@ -72,7 +76,7 @@ SMALLEST = 1e-9
 """Deviations and step sizes below this share of the normals' own are all the same: nothing moves."""
 
 FARTHEST = 1e30
-"""Distances end here, so that scores stay finite for whatever finite values come."""
+"""Distances and logits end here, so that scores stay finite for whatever finite values come."""
 
 FOLD_VALUES = 1 << 24
 """Leaving one out measures many supports at once, of about this many values in all."""
@@ -193,8 +197,8 @@ def guard(logits: Tensor, distances: Tensor, anchors: Tensor, unit: float = 1.0)
     """Logits, where nothing is outside; else at least what the distance alone demands: all (n,), or (n, S)."""
     least = anchors + unit * (2.0 * distances - 1.0).clamp_min(torch.finfo(distances.dtype).tiny).log()
     least = least.to(logits.dtype)
-    # Compared the way round that lets a logit which is no number lose.
-    return torch.where((distances > 0.5) & ~(logits > least), least, logits)
+    # Compared the way round that lets a logit which is no number lose; what overflowed ends where distances do.
+    return torch.where((distances > 0.5) & ~(logits > least), least, logits).clamp_max(FARTHEST)
 
 
 def measure(values: Tensor) -> Statistics:
@@ -263,11 +267,13 @@ def _find_bounds(found: Statistics, count: int, deviations: float) -> tuple[Tens
     prior = found.values.new_tensor([PRIOR_DEVIATIONS[found.data][kind] for kind in found.kinds])
     middle = found.values.mean(1, keepdim=True)
     squares = (found.values - middle).square().sum(1, keepdim=True)
-    deviation = ((PRIOR_FREEDOM * prior.square() + squares) / (PRIOR_FREEDOM + count - 1)).sqrt()
+    freedom = PRIOR_FREEDOM[found.data]
+    deviation = ((freedom * prior.square() + squares) / (freedom + count - 1)).sqrt()
     return middle, deviations * deviation
 
 
 def _count_deviations(found: Statistics, count: int, share: float) -> float:
     """How many deviations s' a bound is wide."""
-    quantile = student_quantile(round(PRIOR_FREEDOM + count - 1), 1.0 - share / (2.0 * len(found.kinds)))
+    freedom = round(PRIOR_FREEDOM[found.data] + count - 1)
+    quantile = student_quantile(freedom, 1.0 - share / (2.0 * len(found.kinds)))
     return WIDTHS[found.data] * min(quantile, WIDEST) * math.sqrt(1.0 + 1.0 / count)

@@ -28,6 +28,9 @@ Data = Literal["table", "series", "pictures", "runs"]
 
 STRENGTHS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 FOLDS = 5
+TRIALS = 20
+"""With fewer normals each of them gets several faults of a kind, of different places and signs, to about so many."""
+
 FOUND = 0.8
 """A fault is found from a strength on where at least this share of the examples is called anomalous from there on."""
 
@@ -77,6 +80,7 @@ class FaultReport:
             lines.append(f"{fault:<12}{word:<36} " + "".join(f"{share:>7.0%}" for share in shares))
         judged = "each judged by the others" if self.held_out else "WARNING: judged by itself, there is no other normal"
         lines.append(f"untouched: {self.false_alarms:.0%} of {self.examples} normals called anomalous, {judged}")
+        lines.append(f"found from: the strength from which on at least {FOUND:.0%} are called anomalous")
         lines.append(f"blind to: {', '.join(self.blind) or 'none of these faults'}")
         return "\n".join(lines)
 
@@ -111,14 +115,16 @@ def report_faults(
         raise InputError("at least one fault and one strength above 0 are needed")
     count = len(normals)
     parts = [rows for rows in np.array_split(np.arange(count), min(FOLDS, count)) if len(rows)]
+    draws = max(1, round(TRIALS / count))
     found, alarms = np.zeros((len(names), len(steps))), 0
     for rows in parts:
         rest = np.setdiff1d(np.arange(count), rows)
         judge = fit(rest if len(rest) else rows)
         alarms += int(judge(normals[rows]).sum())
-        faulty = [put(normals[rows], name, strength, seed + int(rows[0])) for name in names for strength in steps]
-        called = judge(np.concatenate(faulty)).reshape(len(names), len(steps), len(rows))
-        found += called.sum(axis=-1)
+        copies = np.repeat(normals[rows], draws, axis=0)
+        faulty = [put(copies, name, strength, seed + int(rows[0])) for name in names for strength in steps]
+        called = judge(np.concatenate(faulty)).reshape(len(names), len(steps), len(copies))
+        found += called.mean(axis=-1) * len(rows)
     return FaultReport(names, steps, found / count, alarms / count, count, count > 1)
 
 

@@ -21,10 +21,10 @@ from torch import Tensor
 from fewone.calibration import Adapting, Calibrated, CalibrationMap
 from fewone.checkpoints import ModelSpec
 from fewone.detector.adaptation import Adapted, Support, adapt_to, leave_one_out, plain_learner
-from fewone.detector.arrays import arrange, as_array, as_labels, check_range
+from fewone.detector.arrays import arrange, as_array, as_labels, check_magnitude, check_range
 from fewone.detector.drift import LEVEL, Drift, find_drift
 from fewone.detector.envelope import (
-    PRIOR_FREEDOM,
+    TAIL_FREEDOM,
     Envelope,
     Guarded,
     choose_share,
@@ -671,7 +671,7 @@ class FewShotDetector(Estimator):
 
     def _guard_unit(self) -> float:
         """Outside the envelope a logit is as rare among normals as the learner's own of that height."""
-        return (PRIOR_FREEDOM + self.support_size_ - 1) * find_tail_scale(self.calibration, self.support_size_)
+        return (TAIL_FREEDOM + self.support_size_ - 1) * find_tail_scale(self.calibration, self.support_size_)
 
     def _find_limits(self, threshold: float, rate: float | None) -> Limits:
         scale = find_tail_scale(self.calibration, self.support_size_)
@@ -754,6 +754,7 @@ class FewShotDetector(Estimator):
         values = self._read(X, first).to(self._dtype())
         if not len(values):
             raise InputError("X: at least one normal example is needed, got none")
+        check_magnitude(values)
         labels = as_labels(y, len(values))
         if y is not None and labels is None:
             warnings.warn("y is ignored: known anomalies are marked with -1 and normals with +1", stacklevel=3)

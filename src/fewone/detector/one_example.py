@@ -8,12 +8,14 @@ nobody knows on what another's `forward` makes its way depend.
 
 from __future__ import annotations
 
+import math
 import threading
 import warnings
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 RECORD_AFTER = 100
 """A recording takes about as long as so many examples gain by it: who asks less often has none."""
@@ -67,11 +69,59 @@ def record(module: nn.Module, normals: Tensor) -> Any:
     try:
         with warnings.catch_warnings(), torch.inference_mode():
             warnings.simplefilter("ignore")  # sizes that are fixed in a recording: they are, by its use
-            recorded = torch.jit.freeze(torch.jit.trace(module, (tried[:1].clone(),), check_trace=False).eval())  # type: ignore[no-untyped-call]
+            with ShorterWays():
+                traced = torch.jit.trace(module, (tried[:1].clone(),), check_trace=False).eval()  # type: ignore[no-untyped-call]
+            recorded = torch.jit.freeze(traced)
             same = all(torch.equal(recorded(one), module(one)) for one in torch.split(tried, 1))
     except Exception:  # of whatever kind: there is another way to the same scores
         return None
     return recorded if same else None
+
+
+class ShorterWays(TorchFunctionMode):
+    """While a recording is made: the same operations in the form that a single example passes fastest, to the bit.
+
+    A number beside a tensor is turned into a tensor at every call, unless it is one, with an axis, from the beginning;
+    a mean is a sum and such a number. A size is asked of its tensor at every call, though it never changes. Weights of
+    a convolution are laid out as its inputs are at every call, unless they are so already.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        """What torch asks for each operation."""
+        name, options = getattr(func, "__name__", ""), kwargs or {}
+        if name in _ARITHMETIC and len(args) == 2 and not options and _is_scaled(*args):
+            return func(args[0], _as_constant(args[1], args[0]))
+        if name == "mean" and args[0].is_floating_point():
+            return _find_mean(*args, **options)
+        if name == "where" and len(args) == 3 and _is_scaled(*args[1:]):
+            return func(args[0], args[1], _as_constant(args[2], args[1]))
+        if name == "conv2d":
+            weight = args[1].contiguous(memory_format=torch.channels_last)
+            return func(args[0], weight, *args[2:], **options)
+        found = func(*args, **options)
+        return torch.Size(int(size) for size in found) if isinstance(found, torch.Size) else found
+
+
+_ARITHMETIC = frozenset(
+    f"{before}{name}{after}"
+    for before, after in (("", ""), ("__", "__"), ("__r", "__"))
+    for name in ("add", "sub", "mul", "div", "truediv", "lt", "gt")
+)
+
+
+def _is_scaled(value: Any, number: Any) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point() and type(number) in (int, float)
+
+
+def _as_constant(number: float, beside: Tensor) -> Tensor:
+    """A number as a tensor of the kind of the one that it stands beside."""
+    return torch.full((1,) * beside.dim(), float(number), dtype=beside.dtype)
+
+
+def _find_mean(values: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    axes = range(values.dim()) if dim is None else (dim,) if isinstance(dim, int) else dim
+    total = values.sum(tuple(axes), keepdim=keepdim)
+    return total / _as_constant(math.prod(int(values.shape[axis]) for axis in axes), total)
 
 
 def _is_ours(part: nn.Module) -> bool:

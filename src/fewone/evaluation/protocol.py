@@ -200,14 +200,15 @@ def _average_recordings(group: Sequence[ScoredEpisode]) -> ScoredEpisode:
         for column, values in zip(columns, (episode.logits, episode.labels, episode.recordings), strict=True):
             column.append(values[episode.weights > 0])
     logits, labels, recordings = (torch.cat(column) for column in columns)
-    runs, inverse = torch.unique(recordings, return_inverse=True)
+    # A faulty copy of a normal is of its recording, so that both are never on two sides; to judge they are two runs.
+    runs, inverse = torch.unique(2 * recordings + labels.to(recordings.dtype), return_inverse=True)
     empty = torch.zeros(len(runs), dtype=torch.float64)
     sizes = empty.index_add(0, inverse, torch.ones_like(logits, dtype=torch.float64))
     means = empty.index_add(0, inverse, logits.double()) / sizes
     # All segments of a run carry the run's label, so their mean is the label again.
     run_labels = empty.index_add(0, inverse, labels.double()) / sizes
     weights = torch.full_like(sizes, 1 / len(runs))
-    return ScoredEpisode(group[0].unit, group[0].number, means, run_labels, weights, runs, sizes.to(torch.int64))
+    return ScoredEpisode(group[0].unit, group[0].number, means, run_labels, weights, runs // 2, sizes.to(torch.int64))
 
 
 def _average(scored: Sequence[ScoredEpisode]) -> UnitScores:

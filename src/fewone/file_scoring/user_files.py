@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from math import gcd
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,9 @@ RATE_SLACK = 0.05
 """Sampling rates that differ by no more are the same: stamps are rounded and clocks drift."""
 LARGEST_WHOLE = 4096
 """Recordings of one length up to this are examples as they are, for a model of any length."""
+SHORTEST_PERIOD = 8
+GOLDEN = 0.381966
+"""The golden section of a period: steps of it fall into ever other places, the most evenly of all."""
 USUAL_WINDOW = 128
 """Of recordings in which nothing repeats, for a model of any length."""
 LEAST_ROW = 16
@@ -215,9 +219,11 @@ def choose_shape(
     """The shape of one example: the model's, and where that is open the files' channels and the window.
 
     Without a window: a file of LEAST_ROW columns or more is a table with one window per row (a window makes it a
-    recording of so many channels); recordings are taken as they are, if all have one length, else cut into twice the
-    time after which the first of them repeats.
+    recording of so many channels); recordings are taken as they are, if all have one length, else cut into
+    windows of two periods and a part of the first of them.
     """
+    if window is not None and window < 1:
+        raise FewoneError(f"--window {window}: at least 1 time step is needed")
     if len(shape) != 2 or any(not is_recording(file) for file in files):
         return shape
     if shape[1] and window is not None and window != shape[1]:
@@ -246,27 +252,53 @@ def choose_shape(
 
 
 def choose_window(values: NDArray[Any]) -> int:
-    """Twice the lag at which a recording (length, channels) is most like itself, or the usual window."""
+    """More than two periods of a recording (length, channels), out of step with them; or the usual window.
+
+    Windows of whole periods would all begin at one phase, and a recording that begins at another one would look
+    anomalous. Of a length of 2 + GOLDEN periods, without a common divisor, they begin at phases that are spread evenly.
+    """
+    period = find_period(values)
+    if period is None:
+        return min(USUAL_WINDOW, len(values))
+    lengths = (length for length in range(2 * period + 1, 3 * period) if gcd(length, period) == 1)
+    length = min(lengths, key=lambda length: abs(length - (2.0 + GOLDEN) * period))
+    return min(length, LARGEST_WHOLE, len(values))
+
+
+def find_stride_out_of_step(values: NDArray[Any], stride: int) -> tuple[int, int] | None:
+    """Where windows of a recording (length, channels), one every stride, leave out half of all phases of what repeats:
+    its period, and a shorter stride that does not."""
+    period = find_period(values)
+    count = len(values) // stride
+    if period is None or count < 2:
+        return None
+    phases = np.sort(np.arange(count) * stride / period % 1.0)
+    if np.diff(phases, append=phases[0] + 1.0).max() <= 0.5:
+        return None
+    shorter = stride - stride % period + round(GOLDEN * period)
+    return period, max(1, shorter if shorter <= stride else shorter - period)
+
+
+def find_period(values: NDArray[Any]) -> int | None:
+    """The lag at which a recording (length, channels) is most like itself; None: it repeats nothing, or too fast."""
     rows = values[np.isfinite(values).all(axis=1)][: 1 << 16].astype(np.float64)
     rows = rows - rows.mean(axis=0)
     spread = rows.std(axis=0)
     rows = rows[:, spread > 0] / spread[spread > 0]
-    if rows.shape[1] == 0 or len(rows) < 4 * 8:
-        return min(USUAL_WINDOW, len(values))
+    if rows.shape[1] == 0 or len(rows) < 4 * SHORTEST_PERIOD:
+        return None
     spectrum = np.abs(np.fft.rfft(rows, 2 * len(rows), axis=0)) ** 2
     likeness = np.fft.irfft(spectrum.mean(axis=1))[: len(rows) // 2]
     likeness = likeness / likeness[0] * len(rows) / (len(rows) - np.arange(len(likeness)))
     below = np.flatnonzero(likeness < 0.0)
     highest = likeness[below[0] :].max() if len(below) else 0.0
     if highest < 0.3:
-        return min(USUAL_WINDOW, len(values))
+        return None
     # The first of the peaks that are as good as the highest: multiples of a period repeat as well.
     rest = likeness[below[0] :]
     peaks = np.flatnonzero((rest[1:-1] >= rest[:-2]) & (rest[1:-1] >= rest[2:]) & (rest[1:-1] > 0.8 * highest)) + 1
     lag = int(below[0] + (peaks[0] if len(peaks) else rest.argmax()))
-    if lag < 8:
-        return min(USUAL_WINDOW, len(values))
-    return min(2 * lag, LARGEST_WHOLE, len(values))
+    return lag if lag >= SHORTEST_PERIOD else None
 
 
 def _check_rate(file: Path, findings: Findings, wanted: float | None) -> None:

@@ -25,14 +25,22 @@ class AdaptedScorer(Scorer):
         self.names = tuple(adapted)
         self.adapted = nn.ParameterList(nn.Parameter(value, requires_grad=False) for value in adapted.values())
         self.statistics = nn.ParameterList(nn.Parameter(value, requires_grad=False) for value in statistics)
+        # The parameters of a single task are the classifier's own: nothing has to be put in their place at every call.
+        self.alone = {len(value) for value in adapted.values()} == {1}
+        if self.alone:
+            for name, value in adapted.items():
+                self.classifier.get_parameter(name).data = value[0].detach()
 
     def forward(self, inputs: Tensor) -> Tensor:
         return torch.stack([self._score(task, values) for task, values in enumerate(inputs.unbind())])
 
     def _score(self, task: int, inputs: Tensor) -> Tensor:
-        parameters = {name: value[task] for name, value in zip(self.names, self.adapted, strict=True)}
         statistics = tuple(value[task] for value in self.statistics)
-        logits = [functional_call(self.classifier, parameters, (chunk, statistics))[0] for chunk in _chunks(inputs)]
+        if self.alone:
+            logits = [self.classifier(chunk, statistics)[0] for chunk in _chunks(inputs)]
+        else:
+            parameters = {name: value[task] for name, value in zip(self.names, self.adapted, strict=True)}
+            logits = [functional_call(self.classifier, parameters, (chunk, statistics))[0] for chunk in _chunks(inputs)]
         return logits[0] if len(logits) == 1 else torch.cat(logits)
 
 

@@ -5,11 +5,11 @@ Found by looking and told; what has two readings is refused with both; gaps stay
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
-from fewone.errors import FewoneError
+from fewone.errors import FewoneError, InputError
 from fewone.reading.options import ReadOptions
 from fewone.reading.recording import Findings, Inspector, Recording
 from fewone.reading.regular import make_regular, regular
@@ -41,8 +41,8 @@ def is_recording(path: Path) -> bool:
 def read_recording(
     path: str | Path,
     *,
-    columns: tuple[str, ...] | list[str] = (),
-    time: str | None = None,
+    columns: str | Sequence[str | int] = (),
+    time: str | int | None = None,
     decimal: Literal[".", ","] | None = None,
     separator: str | None = None,
     header: bool | None = None,
@@ -87,8 +87,13 @@ def read_recording(
     >>> str(recording.inspect())
     '1 of 2 rows lack a value'
     """
-    options = ReadOptions(tuple(columns), time, decimal, separator, header, encoding, date_order, dataset)
-    return read_with(Path(path), options)
+    if decimal not in (None, ".", ","):
+        raise InputError(f"decimal: {decimal!r} is no decimal sign; say '.' or ','")
+    if date_order not in (None, "day-first", "month-first"):
+        raise InputError(f"date_order: {date_order!r} is not known; say day-first or month-first")
+    chosen = tuple(map(str, (columns,) if isinstance(columns, (str, int)) else columns))
+    named = None if time is None else str(time)
+    return read_with(Path(path), ReadOptions(chosen, named, decimal, separator, header, encoding, date_order, dataset))
 
 
 def read_with(path: Path, options: ReadOptions, group: str | None = None) -> Recording:
@@ -100,6 +105,8 @@ def _read(path: Path, options: ReadOptions, group: str | None) -> Recording:
     suffix = find_suffix(path)
     if suffix not in RECORDINGS and not _is_text(suffix):
         raise FewoneError(f"{path}: this kind of file is not read; use {', '.join(RECORDINGS)}, or take it out")
+    if not path.exists():
+        raise FewoneError(f"{path}: no such file")
     if suffix in TABLES:
         from fewone.reading import table_files
 
@@ -116,10 +123,7 @@ def _read(path: Path, options: ReadOptions, group: str | None) -> Recording:
             ".wav": array_files.read_wav,
             ".mat": array_files.read_mat,
         }
-        try:
-            recording = readers.get(suffix, array_files.read_hdf5)(path, options)
-        except FileNotFoundError:
-            raise FewoneError(f"{path}: no such file") from None
+        recording = readers.get(suffix, array_files.read_hdf5)(path, options)
         return array_files.pick_columns(path, recording, options)
     from fewone.reading.text_files import read_whole
 
@@ -130,7 +134,7 @@ def stream_recording(
     path: Path, options: ReadOptions, progress: Callable[[float], None] | None = None
 ) -> tuple[str, Iterator[Recording]]:
     """How the file is read, and its pieces in order: text comes in blocks, anything else is one piece."""
-    if _is_text(find_suffix(path)) and not options.regularizes:
+    if _is_text(find_suffix(path)) and not options.regularizes and options.largest_gap is None:
         from fewone.reading.text_files import read_text
 
         layout, pieces = read_text(path, options, None, progress)

@@ -16,6 +16,7 @@ from fewone.errors import FewoneError
 from fewone.extras import needed_for
 from fewone.reading.options import ReadOptions
 from fewone.reading.recording import Recording, list_names
+from fewone.reading.time_stamps import EPOCH_UNITS, find_epoch_unit
 
 Array = NDArray[Any]
 
@@ -157,9 +158,17 @@ def pick_columns(path: Path, recording: Recording, options: ReadOptions) -> Reco
     places = chosen or [number for number in range(len(names)) if number != time]
     if not places:
         raise FewoneError(f"{path}: holds nothing but its time; name the channels with --columns")
-    times = recording.times if time is None else recording.values[:, time].astype(np.float64)
+    times, unit = recording.times, ""
+    if time is not None:
+        from fewone.reading.table_files import check_times
+
+        times = recording.values[:, time].astype(np.float64)
+        unit = find_epoch_unit(times) or "s"
+        times = times * EPOCH_UNITS[unit]
+        check_times(path, times, range(1, len(times) + 1))
     channels = tuple(names[number] for number in places)
-    said = f"{recording.said}; channels {list_names(channels)}" + ("" if time is None else f", time in {names[time]}")
+    said = f"{recording.said}; channels {list_names(channels)}"
+    said += "" if time is None else f", time in {names[time]} ({unit})"
     return Recording(recording.values[:, places], channels, times, recording.groups, said)
 
 

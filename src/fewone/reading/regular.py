@@ -190,6 +190,10 @@ def _fill_rows(
 def make_regular(recording: Recording, options: ReadOptions) -> Recording:
     """As the options say."""
     if not options.regularizes:
+        if options.largest_gap is not None:
+            raise InputError(
+                f"largest_gap: {options.largest_gap} fills nothing by itself; say --fill or --resample too"
+            )
         return recording
     fill = options.fill or ("linear" if options.resample is not None else None)
     return regular(recording, options.resample, fill, options.largest_gap)

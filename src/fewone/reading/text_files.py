@@ -20,9 +20,9 @@ from fewone.errors import FewoneError
 from fewone.reading.options import ReadOptions
 from fewone.reading.recording import Recording
 from fewone.reading.sniffing import (
-    COMMENT,
     SAMPLE,
     Layout,
+    is_comment,
     parse_number,
     refuse_ragged,
     refuse_time,
@@ -117,7 +117,7 @@ def _read_block(path: Path, layout: Layout, block: list[str], count: Count) -> R
     numbered = [(first + place, text.rstrip("\r\n")) for place, text in enumerate(block)]
     lines: list[tuple[int, str]] = []
     for number, text in numbered:
-        if text.startswith(COMMENT):
+        if is_comment(text):
             continue
         if text.strip():
             # Empty lines at the very end are no values, so they wait for a line that is not.
@@ -145,17 +145,20 @@ def _read_block(path: Path, layout: Layout, block: list[str], count: Count) -> R
 def _read_fast(layout: Layout, texts: list[str]) -> NDArray[np.float64] | None:
     """numpy's reader, which knows plain numbers only; None where it meets anything else."""
     separator = layout.separator
-    if layout.split_decimals:
+    if layout.split_decimals or layout.thousands:
         return None
     if separator not in ("", " ") and any(text.count(separator) != layout.width - 1 for text in texts):
         return None
-    joined = "\n".join(texts)
+    joined, columns = "\n".join(texts), layout.columns
     if layout.width == 1:
         joined = "\n".join(text or "nan" for text in texts)
-    if layout.thousands:
-        joined = joined.replace(layout.thousands, "")
     if layout.decimal == ",":
-        if not layout.thousands and "." in joined and layout.time is None:
+        if "." in joined and len(columns) < layout.width and separator not in ("", " ") and '"' not in joined:
+            # Points may stand in stamps and words, but not in numbers.
+            rows = (text.split(separator) for text in texts)
+            joined = "\n".join(separator.join([cells[column] for column in columns]) for cells in rows)
+            columns = tuple(range(len(columns)))
+        if "." in joined:
             return None
         joined = joined.replace(",", ".")
     if separator not in ("", " "):
@@ -164,7 +167,7 @@ def _read_fast(layout: Layout, texts: list[str]) -> NDArray[np.float64] | None:
         return np.loadtxt(
             joined.split("\n"),
             delimiter=None if separator in ("", " ") else separator,
-            usecols=layout.columns,
+            usecols=columns,
             comments=None,
             quotechar='"',
             ndmin=2,
@@ -186,7 +189,8 @@ def _fill_cells(text: str, separator: str) -> str:
 def _check_widths(path: Path, layout: Layout, lines: Sequence[tuple[int, str]], cells: Sequence[Sequence[str]]) -> None:
     for (number, _), row in zip(lines, cells, strict=True):
         if len(row) != layout.width:
-            refuse_ragged(path, number, len(row), layout.skip + 1, layout.width, [text for _, text in lines[:SAMPLE]])
+            texts = [text for _, text in lines[:SAMPLE]]
+            refuse_ragged(path, number, len(row), layout.skip + 1, layout.width, texts, layout.separator)
 
 
 def _read_slowly(
@@ -212,10 +216,12 @@ def _read_times(
     time = layout.time
     if time is None:
         return None
+    places = [time.column] if time.clock is None else [time.column, time.clock]
     if cells is None and layout.separator not in ("", " ") and not any('"' in text for _, text in lines):
-        stamps = [text.split(layout.separator, time.column + 1)[time.column].strip() for _, text in lines]
+        rows = (text.split(layout.separator, max(places) + 1) for _, text in lines)
     else:
-        stamps = [(split(text, layout.separator) if text else [""])[time.column] for _, text in lines]
+        rows = (split(text, layout.separator, layout.split_decimals) if text else [""] for _, text in lines)
+    stamps = [" ".join([row[place].strip() for place in places]) for row in rows]
     if time.kind == "number":
         plain = (parse_number(stamp, layout.decimal, layout.thousands) for stamp in stamps)
         seconds = np.array([np.nan if value is None else value for value in plain]) * EPOCH_UNITS[time.unit]

@@ -13,10 +13,16 @@ from numpy.typing import NDArray
 Kind = Literal["iso", "dotted", "slashed", "number"]
 Order = Literal["day-first", "month-first"]
 
-_CLOCK = r"[ T]\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?"
-ISO = re.compile(rf"\d{{4}}-\d{{2}}-\d{{2}}({_CLOCK}( ?Z|[+-]\d{{2}}:?\d{{2}})?)?")
-DOTTED = re.compile(rf"\d{{1,2}}\.\d{{1,2}}\.\d{{4}}({_CLOCK})?")
-SLASHED = re.compile(rf"\d{{1,2}}/\d{{1,2}}/\d{{4}}({_CLOCK})?")
+_HOUR = r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?( ?[AaPp][Mm])?"
+CLOCK = re.compile(_HOUR)
+CLOCK_WITHIN = re.compile(r"\d:\d\d")
+ISO = re.compile(rf"\d{{4}}([-/.])\d{{2}}\1\d{{2}}([ T]{_HOUR}( ?Z|[+-]\d{{2}}:?\d{{2}})?)?")
+DOTTED = re.compile(rf"\d{{1,2}}\.\d{{1,2}}\.\d{{4}}([ T]{_HOUR})?")
+SLASHED = re.compile(rf"\d{{1,2}}/\d{{1,2}}/\d{{4}}([ T]{_HOUR})?")
+READ_TIMES = (
+    "2024-03-01 06:00:00, 01.03.2024 06:00:00, 3/1/2024 6:00:00 AM, day and time of day in two columns, and numbers of"
+    " seconds, or of s, ms, µs, ns since 1970"
+)
 
 EPOCH_UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
 EPOCH_FROM, EPOCH_TO = 9.4e8, 4.1e9
@@ -75,6 +81,8 @@ def parse_stamps(cells: Sequence[str], kind: Kind, order: Order | None) -> NDArr
 def _parse_alike(cells: Sequence[str], kind: Kind, order: Order | None) -> NDArray[np.float64]:
     """The fast way: all cells at once, where numpy understands them."""
     texts = np.array(cells)
+    if any(cell[-1:] in "Mm" for cell in cells):
+        raise ValueError("morning and afternoon")
     if texts.dtype.kind != "U" or not len(texts):
         raise ValueError("no cells")
     width = texts.dtype.itemsize // 4
@@ -91,6 +99,7 @@ def _parse_alike(cells: Sequence[str], kind: Kind, order: Order | None) -> NDArr
         raise ValueError("zones")
     else:
         letters = letters.copy()
+        letters[:, [4, 7]] = "-"
     if width > 10:
         letters[:, 10] = "T"
     letters[letters == ","] = "."
@@ -100,7 +109,9 @@ def _parse_alike(cells: Sequence[str], kind: Kind, order: Order | None) -> NDArr
 
 def _parse_one(cell: str, kind: Kind, order: Order | None) -> float:
     try:
+        cell = _to_24_hours(cell)
         if kind == "iso":
+            cell = cell[:10].replace("/", "-").replace(".", "-") + cell[10:]
             stamp = datetime.fromisoformat(cell.replace(",", ".").replace(" Z", "Z"))
             return (stamp if stamp.tzinfo else stamp.replace(tzinfo=UTC)).timestamp()
         date, _, clock = cell.replace("T", " ").partition(" ")
@@ -111,3 +122,14 @@ def _parse_one(cell: str, kind: Kind, order: Order | None) -> float:
         return whole.timestamp() + float(seconds)
     except ValueError:
         return float("nan")
+
+
+def _to_24_hours(cell: str) -> str:
+    """3/1/2024 1:05 PM -> 3/1/2024 13:05."""
+    if cell[-1:] not in "Mm":
+        return cell
+    date, _, clock = cell[:-2].strip().replace("T", " ").rpartition(" ")
+    hour, _, rest = clock.partition(":")
+    if not 1 <= int(hour) <= 12:
+        raise ValueError("no hour of a clock with 12")
+    return f"{date} {int(hour) % 12 + 12 * (cell[-2] in 'Pp'):02d}:{rest}"

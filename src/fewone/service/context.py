@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 
 
 class Service:
-    """One worker. Scores are computed one after the other by one thread, everything else by others."""
+    """One worker. One thread scores what is large, another single windows, others do everything else."""
 
     def __init__(self, settings: ServiceSettings, metrics: Metrics, book: TokenBook) -> None:
         self.settings, self.metrics, self.book = settings, metrics, book
@@ -46,12 +46,13 @@ class Service:
         self._scoring = ThreadPoolExecutor(1, thread_name_prefix="scores")
         self._working = ThreadPoolExecutor(4, thread_name_prefix="work")
         self._waiting = 0
-        self.together = Together(self.score, settings.limits.waiting)
+        self.together = Together(self.actions.store_scores, settings.limits.waiting)
 
     def close(self) -> None:
         """What was accepted is finished first."""
         self.hub.close()
         self._scoring.shutdown()
+        self.together.close()
         self._working.shutdown()
         self.history.close()
         for queue in self.queues:

@@ -6,7 +6,9 @@ SQLite in the folder (WAL) or PostgreSQL by URL; the tables are made and changed
 from __future__ import annotations
 
 import fcntl
+from contextlib import suppress
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import sqlalchemy as sql
@@ -17,6 +19,11 @@ from sqlalchemy.engine import Connection, Engine
 from fewone.errors import FewoneError
 from fewone.extras import needed_for
 from fewone.service.errors import ServiceError
+
+CHECKPOINT_EVERY = 0.25
+CHECKPOINT_BYTES = 16 << 20
+LAST_RESORT = 40_000
+"""Pages of SQLite's log after which a writer brings them home itself, and decisions wait for the disk meanwhile."""
 
 METADATA = sql.MetaData()
 IDENTITY = sql.BigInteger().with_variant(sql.Integer(), "sqlite")
@@ -114,7 +121,7 @@ def _prepare_sqlite(engine: Engine, power_safe: bool) -> None:
             "journal_mode=WAL",
             f"synchronous={'FULL' if power_safe else 'NORMAL'}",
             "busy_timeout=10000",
-            "wal_autocheckpoint=4000",
+            f"wal_autocheckpoint={LAST_RESORT}",
             "cache_size=-16000",
         ):
             connection.execute(f"PRAGMA {line}")
@@ -125,6 +132,37 @@ def _prepare_sqlite(engine: Engine, power_safe: bool) -> None:
 
     sql.event.listen(engine, "connect", on_connect)
     sql.event.listen(engine, "begin", on_begin)
+
+
+class Checkpoints:
+    """Brings SQLite's log home in a thread of its own, so that no decision waits for the disk; else does nothing."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine, self._stop = engine, Event()
+        self._log = Path(f"{engine.url.database}-wal") if engine.dialect.name == "sqlite" else None
+        self._thread = Thread(target=self._run, name="checkpoints", daemon=True)
+        if self._log is not None:
+            self._thread.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        if self._log is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        assert self._log is not None
+        while not self._stop.wait(CHECKPOINT_EVERY):
+            with suppress(OSError, sql.exc.SQLAlchemyError):  # away or full: writers find out and tell
+                if self._log.stat().st_size > CHECKPOINT_BYTES:
+                    self._bring_home()
+
+    def _bring_home(self) -> None:
+        connection = self._engine.raw_connection()
+        try:
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)")  # nearly all of it, while others write
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the rest: the log begins anew
+        finally:
+            connection.close()
 
 
 def migrate(engine: Engine, home: Path) -> None:

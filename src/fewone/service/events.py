@@ -15,6 +15,8 @@ from fewone.service.store import DetectorStore
 
 EVERY = 0.5
 """Seconds between looks for decisions of other workers; those of this one are told at once."""
+PAUSE = 0.05
+"""Seconds between looks while decisions come one after the other: listeners must not slow down what they listen to."""
 BEHIND = 1000
 """A listener that falls so many events behind is sent away; it comes back with the last id it saw."""
 LISTENERS = 200
@@ -99,6 +101,7 @@ class EventHub:
                 return
             if not self._listeners:
                 self._last = max(self._last, await self._safely(self._history.last_id, self._last))
+                await asyncio.sleep(PAUSE)
                 continue
             after = max(0, self._last - OVERLAP)
             rows = await self._safely(self._history.newest, [], after, BEHIND)
@@ -109,6 +112,7 @@ class EventHub:
             self._last = max([self._last, *(row["id"] for row in rows)])
             for event in await self._safely(self._tell, [], fresh):
                 self._spread(event)
+            await asyncio.sleep(PAUSE)
 
     async def _safely(self, work: Any, otherwise: Any, *arguments: Any) -> Any:
         """While the database is away there is no news."""

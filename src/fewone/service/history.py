@@ -18,13 +18,17 @@ import sqlalchemy as sql
 from numpy.typing import NDArray
 from sqlalchemy.engine import Connection, Engine
 
-from fewone.service.database import CHANGES, SCORES, SCORINGS, STREAMS, check_database_file, reading
+from fewone.service.database import CHANGES, SCORES, SCORINGS, STREAMS, Checkpoints, check_database_file, reading
 from fewone.service.judging import Judged
 
 KEPT_BYTES = 2 << 20
 """The values of one scored thing are kept up to this size."""
 TRIM_EVERY = 50
 COLUMNS = [column for column in SCORES.columns if column.name not in ("detector", "scoring", "row")]
+
+ADD_SCORING = sql.insert(SCORINGS).returning(SCORINGS.c.id)
+ADD_SCORES = sql.insert(SCORES).returning(SCORES.c.id, sort_by_parameter_order=True)
+"""Built once: building them takes as long as running them."""
 
 Work = Callable[[Connection], Any]
 
@@ -48,6 +52,7 @@ class History:
         self._reading = reading(engine)
         self._queue: queue.SimpleQueue[tuple[Work, Future[Any]] | None] = queue.SimpleQueue()
         self._since_trim: Counter[str] = Counter()
+        self._checkpoints = Checkpoints(engine)
         self._thread = Thread(target=self._write_all, name="history", daemon=True)
         self._thread.start()
 
@@ -55,6 +60,7 @@ class History:
         """Everything that was handed in is written first."""
         self._queue.put(None)
         self._thread.join()
+        self._checkpoints.close()
         self.engine.dispose()
 
     def write(self, work: Work) -> Future[Any]:
@@ -94,10 +100,9 @@ class History:
 
     def add_scores(self, connection: Connection, uid: str, version: int, judged: Judged, at: float) -> list[int]:
         """Store a scored thing and its decisions; their ids."""
-        scoring = connection.execute(sql.insert(SCORINGS).returning(SCORINGS.c.id), _scoring_row(uid, judged)).scalar()
+        scoring = connection.execute(ADD_SCORING, _scoring_row(uid, judged)).scalar()
         rows = _score_rows(uid, version, judged, at, scoring)
-        insert = sql.insert(SCORES).returning(SCORES.c.id, sort_by_parameter_order=True)
-        ids = [int(found) for found in connection.execute(insert, rows).scalars()]
+        ids = [int(found) for found in connection.execute(ADD_SCORES, rows).scalars()]
         self._trim(connection, uid)
         return ids
 

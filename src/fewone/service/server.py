@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ipaddress
 import logging
 import os
@@ -11,6 +12,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable
+from multiprocessing import reduction
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +78,30 @@ class PatientProtocol(HttpToolsProtocol):
             self.transport.close()
 
 
+class FairListener(socket.socket):
+    """Takes one connection a turn, so that workers over one port share those that come together."""
+
+    _had_one = False
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        self._had_one = not self._had_one
+        if not self._had_one:
+            raise BlockingIOError
+        return super().accept()
+
+
+def _rebuild(handle: Any, family: int, kind: int, protocol: int) -> FairListener:
+    return FairListener(family, kind, protocol, fileno=handle.detach())
+
+
+def _take_apart(one: FairListener) -> Any:
+    return _rebuild, (reduction.DupFd(one.fileno()), one.family, one.type, one.proto)
+
+
+reduction.register(FairListener, _take_apart)
+"""How it comes to the worker processes."""
+
+
 def create_app() -> Guard:
     """For each worker process, which finds its settings in the environment."""
     from fewone.service.app import build_app
@@ -83,8 +109,10 @@ def create_app() -> Guard:
     settings = ServiceSettings.from_json(os.environ[SETTINGS])
     write_logs()
     sys.setswitchinterval(SWITCH_SECONDS)
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // settings.workers))
-    return build_app(settings)
+    torch.set_num_threads(1)
+    app = build_app(settings)
+    gc.freeze()  # what was imported stays: looking through it for rubbish would hold up answers
+    return app
 
 
 def check_address(settings: ServiceSettings) -> None:
@@ -123,7 +151,7 @@ def serve(settings: ServiceSettings, announce: Callable[[str], None]) -> None:
     os.environ[SETTINGS] = settings.to_json()
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     # The protocol is named: without it asyncio leaves Nagle's delay on, 40 ms for every answer.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener = FairListener(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((settings.host, settings.port))

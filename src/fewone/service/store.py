@@ -81,6 +81,8 @@ class DetectorStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._locks = folder / ".service" / "locks"
+        self._pointers: dict[str, tuple[tuple[int, int], Pointer]] = {}
+        """As they were read, with the file's inode and time: each is a new file when it changes."""
 
     def prepare(self) -> None:
         """Make the folder, and finish or clear what a killed process left."""
@@ -100,7 +102,12 @@ class DetectorStore:
     def pointer(self, name: str) -> Pointer:
         place = self.folder / check_name(name) / POINTER
         try:
-            return from_plain(Pointer, json.loads(place.read_bytes()))
+            found = place.stat()
+            state = found.st_ino, found.st_mtime_ns
+            known = self._pointers.get(name)
+            if known is None or known[0] != state:
+                known = self._pointers[name] = state, from_plain(Pointer, json.loads(place.read_bytes()))
+            return known[1]
         except FileNotFoundError:
             raise not_found(f"no detector is called {name!r}", "GET /detectors lists them") from None
         except (ValueError, FewoneError) as error:

@@ -28,6 +28,7 @@ Array = NDArray[Any]
 
 PICTURES = (".png", ".jpg", ".jpeg")
 SUFFIXES = (".csv", ".tsv", ".npy", ".parquet", ".wav", *PICTURES)
+OPTIONS_ELSEWHERE = " (options are the command line's; what is sent here must need none)"
 WHOLE_WINDOW = 4096
 """Recordings of one length up to this are taken whole by a model of any length."""
 
@@ -91,7 +92,8 @@ def read_upload(upload: Upload, limits: Limits) -> Array:
         try:
             (piece,) = read_file(path)
         except FewoneError as error:
-            raise ServiceError(422, str(error).replace(str(path), label)) from error
+            told = str(error).replace(str(path), label)
+            raise ServiceError(422, told + OPTIONS_ELSEWHERE if " --" in told else told) from error
         except (MemoryError, RecursionError, ValueError, OSError, EOFError) as error:
             raise ServiceError(422, f"{label}: broken or cut off; write the file again") from error
     values: Array = piece.values

@@ -14,6 +14,7 @@ from fewone.episodes import Episodes, generator_for
 from fewone.errors import FewoneError
 from fewone.learners import MetaLearner, query_loss
 from fewone.training.batches import Batch, Batches
+from fewone.training.device import accumulate
 from fewone.training.run_folder import RunFolder
 from fewone.training.settings import Progress, TrainingSettings
 from fewone.training.shards import accumulate_in_shards
@@ -96,7 +97,7 @@ def _accumulate(learner: MetaLearner, batch: Batch, seed: int, iteration: int) -
     """The meta-gradient; what a layer draws (dropout) is fixed by seed and iteration, the caller's stream untouched."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(generator_for(seed, "layers", iteration).initial_seed())
-        return learner.accumulate_gradient(batch)
+        return accumulate(learner, batch)
 
 
 def _gradient_norm(learner: MetaLearner, clip: float | None) -> float:

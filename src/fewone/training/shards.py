@@ -20,6 +20,7 @@ from fewone.episodes import ClassBatch, Episodes, generator_for
 from fewone.errors import FewoneError
 from fewone.learners import MetaLearner
 from fewone.training.batches import Batch
+from fewone.training.device import accumulate
 from fewone.workers import Exchange
 
 
@@ -67,7 +68,7 @@ def accumulate_in_shards(
         # What a layer draws (dropout) is fixed by seed, iteration and shard; the caller's stream is untouched.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(generator_for(seed, "layers", iteration, number).initial_seed())
-            loss = learner.accumulate_gradient(parts[number])
+            loss = accumulate(learner, parts[number])
         return packing.pack(loss, _size(parts[number]) / total)
 
     return packing.unpack(exchange.share_out(len(parts), work))

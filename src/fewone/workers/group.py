@@ -71,15 +71,14 @@ class Group:
 
     def share_out(self, count: int, work: Work) -> list[Tensor]:
         mine = {number: work(number) for number in range(self.rank, count, self.size)}
-        lengths = torch.zeros(count, dtype=torch.int64)
-        kind = torch.zeros(1, dtype=torch.int64)
+        # The length of each result, and last the kind of all of them.
+        facts = torch.zeros(count + 1, dtype=torch.int64)
         for number, result in mine.items():
-            lengths[number] = len(result)
-            kind[0] = _KINDS.index(result.dtype) + 1
+            facts[number] = len(result)
+            facts[-1] = _KINDS.index(result.dtype) + 1
         with _losing():
-            dist.all_reduce(lengths)
-            dist.all_reduce(kind, op=dist.ReduceOp.MAX)
-        dtype = _KINDS[int(kind) - 1]
+            dist.all_reduce(facts, op=dist.ReduceOp.MAX)
+        lengths, dtype = facts[:-1], _KINDS[int(facts[-1]) - 1]
         owned = [lengths[rank :: self.size] for rank in range(self.size)]
         longest = max(int(part.sum()) for part in owned)
         sent = torch.zeros(longest, dtype=dtype)

@@ -83,17 +83,27 @@ export async function showDetector(view, name, { attempt, tell }) {
     chosen = row.id;
     redraw();
     const picture = make("div", { class: "plot" });
+    const where = make("span", {}, "looking for where the anomaly is");
     recording.replaceChildren(
       make("h2", {}, `${row.source}: `, make("span", { class: row.anomalous ? "bad" : "good" }, `${row.anomalous ? "anomalous" : "normal"} ${signed(row.decision)}`)),
-      make("p", { class: "soft" }, `score ${row.id}, by version ${row.version}, ${moment(row.at)}; shaded: where the anomaly is`), buttons, picture);
+      make("p", { class: "soft" }, `score ${row.id}, by version ${row.version}, ${moment(row.at)}; `, where), buttons, picture);
     showButtons(row);
     if (recording.getBoundingClientRect().top < 0 || recording.getBoundingClientRect().top > 0.7 * window.innerHeight) {
       recording.scrollIntoView({ block: "start" });
     }
+    const draw = (place, told) => {
+      if (told.picture) drawPicture(place, told.picture, told.explanation);
+      else if (told.values) drawRecording(place, told.values, told.explanation);
+      else place.textContent = "the values are no longer kept";
+    };
+    // What was scored is there at once; to find where the anomaly is may take seconds.
+    draw(picture, await call("GET", `${home}/scores/${row.id}`));
     const told = await call("GET", `${home}/scores/${row.id}?explain=true`);
-    if (told.picture) drawPicture(picture, told.picture, told.explanation);
-    else if (told.values) drawRecording(picture, told.values, told.explanation);
-    else picture.textContent = "the values are no longer kept";
+    if (!picture.isConnected) return;
+    const explained = make("div", { class: "plot", "data-explained": String(told.explanation !== null) });
+    picture.replaceWith(explained);
+    draw(explained, told);
+    where.textContent = told.explanation === null ? "" : "shaded: where the anomaly is";
   });
 
   const tried = make("p", { id: "tried", "aria-live": "polite" });

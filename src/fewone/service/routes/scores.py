@@ -55,10 +55,12 @@ async def score(request: Request, name: str) -> Response:
     if _is_quick(service, name, submission, options):
         current = service.actions.current(name)
         (thing,) = as_things(current, submission, options.source)
-        judged = [await service.together.judge(current, thing)]
+        one, numbers = await service.together.judge(current, thing)
+        judged, ids = [one], [numbers]
+        await announce_all(service, current, judged, ids)
     else:
         current, judged, maps = await service.score(_judge, service, name, submission, options)
-    ids = await store_and_announce(service, current, judged)
+        ids = await store_and_announce(service, current, judged)
     results = [
         entry
         for one, numbers in zip(judged, ids, strict=True)
