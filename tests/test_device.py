@@ -16,7 +16,7 @@ from fewone.training.batches import Batch
 from fewone.training.device import PROCESSOR, accumulate_on, move
 
 SHAPE = (1, 32)
-RUNNING = ("protonet", "metaoptnet", "plda", "contrast")
+RUNNING = ("protonet", "metaoptnet", "plda", "support-distance")
 
 
 def make_learner(name: str) -> MetaLearner:
@@ -49,7 +49,7 @@ def test_there_and_back_every_learner_has_the_same_loss_gradients_and_buffers(na
 
 
 # The way of the two others depends on numbers: which examples count, and whether a program can be solved.
-@pytest.mark.parametrize("name", [name for name in LEARNERS if name not in ("contrast", "metaoptnet")])
+@pytest.mark.parametrize("name", [name for name in LEARNERS if name not in ("support-distance", "metaoptnet")])
 def test_on_a_device_without_numbers_no_learner_meets_a_tensor_of_the_processor(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

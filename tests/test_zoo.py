@@ -247,7 +247,7 @@ def test_rows_of_another_training_with_the_same_settings_are_refused(
     monkeypatch.setattr(zoo_making_module, "read_history", lambda folder: [Validation(100, 0.5, 0.9, 1.0)])
     provenance = make_row(5, "example").provenance
     write_records(results, Training(EXPERIMENT, provenance, (ValidationPoint(100, 1.0, 0.4, 0.9),)))
-    with pytest.raises(FewoneError, match="judged another training"):
+    with pytest.raises(FewoneError, match="are of another training"):
         make_model(trained, tmp_path / "card.toml", [results], tmp_path / "zoo")
     write_records(results, Training(EXPERIMENT, provenance, (ValidationPoint(100, 2.0, 0.500004, 0.9),)))
     make_model(trained, tmp_path / "card.toml", [results], tmp_path / "zoo")

@@ -106,7 +106,7 @@ def test_analyze_alarms_prints_asked_and_realised_rates_and_keeps_them(
     assert records[0].units == ("task 8", "task 9")
     said = capsys.readouterr().out
     assert f"{100 * sum(records[0].false_alarms) / 2:.1f}" in said
-    assert "asked" in said and "realised" in said
+    assert "target" in said and "observed" in said
     (trained / "calibration.json").unlink()
     assert main(["analyze", "alarms", str(trained)]) == 2
     assert "no calibration" in capsys.readouterr().err
@@ -118,4 +118,4 @@ def test_analyze_theory_compares_both_kinds_of_pairs(
     monkeypatch.setenv("COLUMNS", "160")
     assert main(["analyze", "theory", str(trained)]) == 0
     said = capsys.readouterr().out
-    assert "class-balanced" in said and "normals" in said and "95 % interval" in said
+    assert "balanced, balanced" in said and "normals, balanced" in said and "95 % interval" in said

@@ -145,20 +145,20 @@ def draw_symmetry(found: Sequence[Symmetry]) -> Table:
 
 
 def draw_alarms(records: Sequence[Alarms]) -> Table:
-    """Asked and realised rates in per cent, the realised ones with 95 % intervals over resampled tasks."""
-    table = Table("K", "each", "asked %", "realised %", "95 % interval", "missed anomalies %", "tasks")
+    """Target and observed rates in per cent, the observed ones with 95 % intervals over resampled tasks."""
+    table = Table("K", "each", "target %", "observed %", "95 % interval", "missed anomalies %", "tasks")
     for record in sorted(records, key=lambda one: (one.k, one.level, -one.rate)):
-        realised, missed = bootstrap(record.false_alarms), bootstrap(record.misses)
+        observed, missed = bootstrap(record.false_alarms), bootstrap(record.misses)
         bounds = ""
-        if realised.low is not None and realised.high is not None:
-            bounds = f"{100 * realised.low:.1f} to {100 * realised.high:.1f}"
+        if observed.low is not None and observed.high is not None:
+            bounds = f"{100 * observed.low:.1f} to {100 * observed.high:.1f}"
         table.add_row(
             str(record.k),
             record.level,
             f"{100 * record.rate:g}",
-            f"{100 * realised.mean:.1f}",
+            f"{100 * observed.mean:.1f}",
             bounds,
             f"{100 * missed.mean:.1f}",
-            str(realised.units),
+            str(observed.units),
         )
     return table

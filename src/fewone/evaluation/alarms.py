@@ -1,4 +1,4 @@
-"""Asked and realised false-alarm rates: what a user of a detector gets on tasks that nobody has seen."""
+"""Target and observed false-alarm rates: what a user of a detector gets on tasks that nobody has seen."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def measure_diagnostics(
 
 
 def count_alarms(experiment: Experiment, splits: TaskSplits, learner: MetaLearner, folder: Path) -> tuple[Alarms, ...]:
-    """Asked and realised false-alarm rates on the test tasks, with the folder's calibration, for every K it is for."""
+    """Target and observed false-alarm rates on the test tasks, with the folder's calibration, for every K it is for."""
     calibration = load_calibration(folder)
     if calibration is None:
         raise FewoneError(f"{folder}: its learner has no calibration, so no false-alarm rate can be asked; train again")

@@ -37,7 +37,7 @@ def render_markdown(report: Report) -> str:
     if report.own.rows:
         parts += ["", f"# {report.own.title}", "", OWN_NOTE, "", *_markdown_own(_leave_parts_out(report.own))]
     if report.alarms:
-        parts += ["", "# Asked and realised false alarms", "", ALARMS_NOTE]
+        parts += ["", "# Target and observed false alarms", "", ALARMS_NOTE]
     for table in report.alarms:
         parts += ["", f"## {table.title}", "", *_markdown_alarms(_leave_parts_out(table, sizes=("K=10",)))]
     return "\n".join(parts) + "\n"
