@@ -2,7 +2,7 @@
 
 for fold in A B C D; do python -m fewone.vibration_making cnc/M02-$fold runs/cnc-M02-$fold; done
 python benchmarks/drift.py M01 --models runs
-python benchmarks/drift.py M02 --models runs --ways never WAY
+python benchmarks/drift.py M02 --models runs --ways never 'every 5'
 
 An operation starts with ten good runs of its first month that has as many. Every later run is judged in the order of
 time, good and bad, and then looked at by a person: each `every` runs that were confirmed as good are added to the
@@ -62,6 +62,9 @@ WAYS = {
     "each, 0.5 %": Way(rate=0.005, every=1),
 }
 """Those that were tried on M01."""
+
+CHOSEN = "every 5"
+"""Chosen on M01, before M02 was run: as few alarms as `each` and less work, and more bad runs found than with none."""
 
 
 @dataclass(frozen=True)
