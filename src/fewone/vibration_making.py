@@ -51,7 +51,7 @@ PARTS = 4
 """The operations are left out in so many parts."""
 STEPS, RATE = 120, 0.03
 RIDGE = 0.1
-"""How far the covariance within tasks is drawn to its diagonal: 1 lost a point on operations that were left out."""
+"""How far the covariance within tasks is drawn to its diagonal: 1 lost half a point on operations left out."""
 LEAST_DEVIATION = 0.1
 """A feature that hardly varies within tasks must not drown the others: a share of the median deviation."""
 
