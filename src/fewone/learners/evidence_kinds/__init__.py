@@ -11,13 +11,20 @@ from fewone.learners.evidence_kinds.kind import EvidenceKind, Features, View
 from fewone.learners.evidence_kinds.pictures import PICTURE_KINDS, PICTURE_VIEWS
 from fewone.learners.evidence_kinds.projection import Projected
 from fewone.learners.evidence_kinds.series import SERIES_KINDS, SERIES_VIEWS, compare_first
+from fewone.learners.evidence_kinds.vibration import VIBRATION_KINDS, VIBRATION_VIEWS
 
-VIEWS: dict[str, Callable[[], View]] = {**SERIES_VIEWS, **PICTURE_VIEWS, "projected": Projected}
+VIEWS: dict[str, Callable[[], View]] = {
+    **SERIES_VIEWS,
+    **PICTURE_VIEWS,
+    **VIBRATION_VIEWS,
+    "projected": Projected,
+}
 """Builders of the views, by name; a view takes inputs of every shape that its kinds are for."""
 
 KINDS: dict[str, EvidenceKind] = {
     **SERIES_KINDS,
     **PICTURE_KINDS,
+    **VIBRATION_KINDS,
     "learned": EvidenceKind("what other tasks taught to tell apart", "projected", compare_first),
 }
 """All kinds of evidence, by name."""

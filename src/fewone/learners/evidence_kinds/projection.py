@@ -55,11 +55,11 @@ class Projected(View):
         return (described @ self.matrix.to(described.dtype),)
 
 
-def find_projection(within: Tensor, between: Tensor) -> Tensor:
+def find_projection(within: Tensor, between: Tensor, ridge: float = RIDGE) -> Tensor:
     """P (features, WIDTH) of two covariances (features, features)."""
     wide, foreign = within.double(), between.double()
     own = wide.diagonal()
-    sizes, directions = torch.linalg.eigh(wide + RIDGE * own.diag() + 1e-4 * own.mean() * torch.eye(len(wide)).double())
+    sizes, directions = torch.linalg.eigh(wide + ridge * own.diag() + 1e-4 * own.mean() * torch.eye(len(wide)).double())
     whitening = directions * sizes.rsqrt()
     shares, chosen = torch.linalg.eigh(whitening.T @ foreign @ whitening)
     shares, chosen = shares.flip(0)[:WIDTH].clamp_min(0.0), chosen.flip(1)[:, :WIDTH]
