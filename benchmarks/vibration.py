@@ -54,7 +54,8 @@ in the same description (`taught`). Left out: the operations of M01 in four part
 not to stand alone, so of the stacks with fixed evidence the smallest of the best was taken, before any test row of it
 was made; `ridge 1` marks a first projection. `untrained`: weights and priors as they are made. Then the test: one model
 a fold, made once (nothing in it is drawn at random but the supports it learns from), five trainings of
-`support-distance`, one of the random convolutions with their nearest normal. Per cent at the calibrated threshold; operations count alike.
+`support-distance`, one of the random convolutions with their nearest normal. Per cent at the calibrated threshold;
+operations count alike.
 """
 METRICS = ("accuracy", "auroc", "f1", "false_alarms", "misses")
 FIXED = ("level", "movement", "power", "spectrum")
