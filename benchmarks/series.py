@@ -419,8 +419,8 @@ def main() -> None:
     looked = {one.name: (measure_scatter(one), list(look_at(one, learner))) for one in datasets}
     classical = [] if chosen.keep else run_tested(datasets, list(CLASSICAL), chosen.sizes)
     kept = [row for row in read_rows(chosen.rows) if row["method"] in (*CLASSICAL, "ROCKAD")] if chosen.keep else []
-    judged = [row for seed in SEEDS for row in judge_split(seed, SEEN, looked, classical)]
-    return finish(chosen.rows, chosen.page, judged + kept)
+    found = [row for seed in SEEDS for row in judge_split(seed, SEEN, looked, classical)]
+    return finish(chosen.rows, chosen.page, found + kept)
 
 
 def finish(path: Path, page: Path | None, rows: Sequence[dict[str, Any]]) -> None:
