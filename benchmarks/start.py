@@ -73,7 +73,8 @@ tasks (other classes are the anomalies), K={SIZE}, means over families, after tw
 `injected` and `both` say what the anomalies of the history are: other classes of it, faults injected into its
 normals,
 or either. Episodes are looked at once and fitted together, as the zoo's model is made, not by the batches of
-`fewone train`; from nothing has the same kinds of evidence but the learned projection."""
+`fewone train`; from nothing has the same kinds of evidence but the learned projection. These rows were made
+with a start as `series` was before it measured in units of how the normals vary; they have not been made again."""
 
 
 @torch.no_grad()

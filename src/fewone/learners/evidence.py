@@ -1,6 +1,7 @@
 """The library's learner for data it was not trained on: many kinds of evidence, each relative to the support's own.
 
-For one kind of evidence, with d its squared distance (fewone.learners.evidence_kinds), normals x_1 ... x_K, a query q:
+For one kind of evidence, with d its squared distance (fewone.learners.evidence_kinds; of kinds `own-...` each feature
+in units of how those normals vary in it that judge), normals x_1 ... x_K, a query q:
 
 v(q) = 0.5 log(min_k d(q, x_k) + floor)                 how far the nearest normal is
 v_i  = the same of each normal, judged by the others     what that number is among normals
