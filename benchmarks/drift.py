@@ -115,7 +115,7 @@ def read_course(runs: Sequence[Run], learner: Evidence) -> Course | None:
 def call(course: Course, model: Model, normals: Sequence[int], queries: Sequence[int], rate: float) -> list[bool]:
     """Which of these runs are called anomalous by a detector of these normals."""
     learner, calibration, size = model.learner, model.calibration, len(normals)
-    knot = calibration.at(size)
+    point = calibration.at(size)
     scorer = RecordingScorer(find_limits(calibration.threshold(size, rate), rate, calibration, size, 1.0))
     of, to, normal = torch.tensor(normals), torch.tensor(queries), torch.ones(1, size)
     logits: list[Tensor] = []
@@ -123,7 +123,7 @@ def call(course: Course, model: Model, normals: Sequence[int], queries: Sequence
         values = learner.measure([one[:, to][:, :, of] for one in distances], normal.unsqueeze(1))
         own = learner.measure_support([one[:, of][:, :, of] for one in distances], normal)
         judged = learner.score(Observed(values, own, normal))[0]
-        logits.append(knot.slope * (judged.double() - knot.threshold))
+        logits.append(point.slope * (judged.double() - point.threshold))
     return [judge_recording(scorer, row).decision < 0 for row in torch.stack(logits, 1).numpy()]
 
 

@@ -27,7 +27,7 @@ from fewone.episodes import Task, generator_for
 from fewone.faults import FAULTS
 from fewone.learners import evidence
 from fewone.learners.evidence import Evidence
-from fewone.learners.evidence_kinds.projection import Description, Projected
+from fewone.learners.evidence_kinds.projection import Description
 from fewone.series_making import (
     EVIDENCE,
     Episode,
@@ -36,6 +36,8 @@ from fewone.series_making import (
     calibrate_episodes,
     choose_tasks,
     draw,
+    find_projected,
+    find_taught,
     fit,
     learn,
     measure_scatter,
@@ -56,7 +58,8 @@ COPIES = ("WordSynonyms", "FacesUCR", "GesturePebbleZ2")
 """The series of another dataset again."""
 PULLS = (0.03, 0.3, 3.0, 30.0)
 STARTS = (1.0, 3.0, 10.0, 30.0)
-UNLEARNED = tuple(kind for kind in EVIDENCE if kind != "learned")
+UNLEARNED = tuple(kind for kind in EVIDENCE if kind != find_taught(EVIDENCE))
+SEEN = tuple(dict.fromkeys((*EVIDENCE, "raw")))
 INTRODUCTION = f"""Written by `python benchmarks/start.py`; rows in `results/validation/start.jsonl`. UCR families
 with
 many classes and at most {LONGEST} points: half of the classes are a history, the others the new tasks. Of n tasks of
@@ -70,7 +73,8 @@ tasks (other classes are the anomalies), K={SIZE}, means over families, after tw
 `injected` and `both` say what the anomalies of the history are: other classes of it, faults injected into its
 normals,
 or either. Episodes are looked at once and fitted together, as the zoo's model is made, not by the batches of
-`fewone train`; from nothing has the same kinds of evidence but the learned projection."""
+`fewone train`; from nothing has the same kinds of evidence but the learned projection. These rows were made
+with a start as `series` was before it measured in units of how the normals vary; they have not been made again."""
 
 
 @torch.no_grad()
@@ -101,7 +105,7 @@ def make_start(datasets: Sequence[SeriesDataset], learner: Evidence) -> Learned:
     for one in datasets:
         for form, kinds in (("classes", ()), ("faults", tuple(FAULTS))):
             episodes += list(look(one, choose_tasks(make_tasks(one, kinds), one.name), form, learner))
-    return learn([measure_scatter(one) for one in datasets], episodes)
+    return learn([measure_scatter(one) for one in datasets], [select(one, SEEN, EVIDENCE) for one in episodes])
 
 
 def look_at_family(
@@ -122,10 +126,10 @@ def look_at_family(
     return {name: forms for name, forms in history.items() if len(forms) == 2}, tests
 
 
-def matrix_of(learner: Evidence) -> torch.Tensor:
-    view = learner.views["projected"]
-    assert isinstance(view, Projected)
-    return view.matrix
+def as_seen(episode: Episode, kinds: Sequence[str], learner: Evidence | None) -> Episode:
+    """By these kinds, and as the projection of a learner has it."""
+    selected = select(episode, SEEN, kinds)
+    return selected if learner is None else show(selected, kinds, find_projected(learner))
 
 
 def order_history(history: dict[str, dict[str, Episode]], count: int, order: int) -> list[dict[str, Episode]]:
@@ -140,13 +144,7 @@ def refine(
     """A learner of a history, from a start or from nothing, and its calibration."""
     kinds = UNLEARNED if start is None else EVIDENCE
     kept = max(1, len(chosen) // 4)
-    shown = [
-        [
-            select(one[form], EVIDENCE, kinds) if start is None else show(one[form], kinds, matrix_of(start.learner))
-            for form in forms
-        ]
-        for one in chosen
-    ]
+    shown = [[as_seen(one[form], kinds, start.learner if start else None) for form in forms] for one in chosen]
     learner = build(kinds)
     training = [one for forms_of in shown[kept:] for one in forms_of]
     if start is not None:
@@ -167,7 +165,7 @@ def evaluate(
     point = calibration.at(SIZE)
     values = []
     for one in tests:
-        seen = show(one, kinds, matrix_of(learner)) if "learned" in kinds else select(one, EVIDENCE, kinds)
+        seen = as_seen(one, kinds, learner)
         logits = learner.score(seen.observed)[0].double()
         values.append(measure((point.slope * (logits - point.threshold)).numpy(), one.labels.double().numpy()))
     return [round(float(np.mean(column)), 4) for column in zip(*values, strict=True)]
@@ -175,7 +173,7 @@ def evaluate(
 
 def judge_nearest(tests: Sequence[Episode]) -> list[float]:
     """The distance to the nearest normal; the threshold is the largest among the normals, each left out."""
-    kind, values = EVIDENCE.index("raw"), []
+    kind, values = SEEN.index("raw"), []
     for one in tests:
         own, seen = one.observed.own[0, :, kind].double(), one.observed.values[0, :, kind].double()
         values.append(measure((seen - own.max()).numpy(), one.labels.double().numpy()))
@@ -270,7 +268,7 @@ def main() -> None:
     datasets = [
         one for one in read_datasets(chosen.folder) if one.values.shape[1] <= LONGEST and one.name not in COPIES
     ]
-    learner = build(EVIDENCE)
+    learner = build(SEEN)
     others = [one for one in datasets if one.family not in (*VARIED, *SHOWN)]
     start = make_start(others, learner)
     print("start made", flush=True)

@@ -73,11 +73,11 @@ def separate(learned: Learned, episode: Episode) -> tuple[ScoredEpisode, ScoredE
     """One episode with the learner's own scores and with calibrated ones."""
     with torch.no_grad():
         logits = learned.learner.score(episode.observed)[0]
-    knot = learned.calibration.at(episode.size)
+    point = learned.calibration.at(episode.size)
     weights, sizes = torch.ones_like(logits), torch.ones_like(episode.recordings)
     own, calibrated = (
         ScoredEpisode(episode.unit, episode.number, scores, episode.labels, weights, episode.recordings, sizes)
-        for scores in (logits, knot.slope * (logits - knot.threshold))
+        for scores in (logits, point.slope * (logits - point.threshold))
     )
     return own, calibrated
 

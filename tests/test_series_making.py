@@ -15,7 +15,7 @@ from fewone.detector.loading import load
 from fewone.errors import FewoneError
 from fewone.learners.evidence_kinds.projection import DESCRIBED, WIDTH, Description, Projected, find_projection
 
-KINDS = ("raw", "level", "learned")
+KINDS = ("raw", "level", "own-learned")
 
 
 def make_dataset(name: str) -> SeriesDataset:
@@ -41,17 +41,19 @@ def test_every_length_has_the_same_description() -> None:
         assert found.shape == (2, 3, DESCRIBED)
 
 
-def test_an_unlearned_projection_says_nothing() -> None:
-    (found,) = Projected()(torch.randn(2, 1, 30))
-    assert found.shape == (2, 1, WIDTH)
-    assert (found == 0).all()
+@pytest.mark.parametrize("in_units", [False, True])
+def test_an_unlearned_projection_says_nothing(in_units: bool) -> None:
+    for found in Projected(in_units)(torch.randn(2, 1, 30)):
+        assert found.shape == (2, 1, WIDTH)
+        assert (found == 0).all()
 
 
 def test_the_projection_keeps_what_differs_between_and_shrinks_what_differs_within() -> None:
     size = WIDTH + 6
     within, between = torch.eye(size), torch.zeros(size, size)
     within[0, 0], between[1, 1] = 100.0, 5.0
-    found = find_projection(within, between)
+    directions = find_projection(within, between)
+    found = directions.matrix * directions.shares
     assert found[1].norm() > 10 * found[0].norm()
     assert found[1].norm() > 10 * found[2].norm()
 
@@ -75,7 +77,10 @@ def test_showing_an_episode_changes_the_learned_evidence_alone(
     seen: tuple[list[making.Scatter], list[making.Episode]],
 ) -> None:
     scatters, episodes = seen
-    found = making.show(episodes[0], KINDS, making.learn_projection(scatters))
+    view = making.find_projected(making.build(KINDS))
+    assert view is not None
+    view.learn(making.learn_projection(scatters))
+    found = making.show(episodes[0], KINDS, view)
     torch.testing.assert_close(found.observed.values[..., :2], episodes[0].observed.values[..., :2])
     assert not torch.allclose(found.observed.values[..., 2], episodes[0].observed.values[..., 2])
 

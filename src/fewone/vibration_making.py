@@ -133,7 +133,7 @@ def teach(tasks: Sequence[Seen]) -> Taught:
         foreign += anomalies.T @ anomalies / len(anomalies) / len(tasks)
     deviation = within.diagonal().sqrt()
     return Taught(
-        deviation.clamp_min(float(LEAST_DEVIATION * deviation.median())), find_projection(within, foreign, RIDGE)
+        deviation.clamp_min(float(LEAST_DEVIATION * deviation.median())), find_projection(within, foreign, RIDGE).scaled
     )
 
 

@@ -16,10 +16,20 @@ from fewone.learners import LEARNERS
 from fewone.learners import evidence_kinds as kinds_module
 from fewone.learners.evidence import Evidence, log_tail
 from fewone.learners.evidence_kinds import EvidenceKind, Features, View
-from fewone.learners.evidence_kinds.series import BAND, SERIES_KINDS, resample, scale_windows, warp
+from fewone.learners.evidence_kinds.series import (
+    BAND,
+    IN_UNITS,
+    SERIES_KINDS,
+    TYPICAL,
+    pair_up,
+    pair_up_in_units,
+    resample,
+    scale_windows,
+    warp,
+)
 from fewone.networks import NetworkSettings
 
-LIGHT = ("raw", "shape", "level", "movement")
+LIGHT = ("raw", "shape", "level", "movement", "own-raw", "own-level")
 
 
 def build(*kinds: str) -> Evidence:
@@ -90,6 +100,33 @@ def test_every_kind_takes_any_length_and_any_channels(name: str, shape: tuple[in
     # A query that is one of the normals is next to it.
     own = same.amax(-1).diagonal(dim1=1, dim2=2)
     assert (own <= 1e-4 * same.amax()).all()
+
+
+def test_a_difference_counts_in_units_of_how_the_allowed_normals_vary() -> None:
+    normals, queries = noise(1, 5, 6) * torch.linspace(0.1, 3.0, 6), noise(1, 3, 6, seed=1)
+    allowed = torch.tensor([[[1.0, 1.0, 0.0, 1.0, 1.0]]])
+    found = pair_up_in_units(queries, normals, allowed)[0, :, :, 0]
+    variance = normals[0, [0, 1, 3, 4]].var(0)
+    typical = variance.mean() + TYPICAL
+    weights = 4 * typical / (3 * variance + typical)
+    expected = ((queries[0, :, None] - normals[0]).square() * weights).mean(-1)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_single_normal_knows_no_unit() -> None:
+    normals, queries = noise(1, 4, 6), noise(1, 3, 6, seed=1)
+    alone = torch.tensor([[[0.0, 1.0, 0.0, 0.0]]])
+    torch.testing.assert_close(pair_up_in_units(queries, normals, alone), pair_up(queries, normals))
+
+
+@pytest.mark.parametrize("name", sorted(IN_UNITS))
+def test_a_normal_that_is_judged_is_no_unit_of_its_own_distance(name: str) -> None:
+    learner = build(f"own-{name}")
+    support = noise(1, 4, 1, 40)
+    far = torch.cat([support[:, :3], 1e3 * support[:, 3:]], 1)
+    own = learner.observe(Examples.normals(far), support).own[0, 3, 0]
+    rest = learner.observe(Examples.normals(support[:, :3]), far[:, 3:]).values[0, 0, 0]
+    torch.testing.assert_close(own, rest, rtol=1e-3, atol=1e-3)
 
 
 def test_values_are_log_distances_to_the_nearest_other_normal() -> None:

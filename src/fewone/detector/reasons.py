@@ -180,5 +180,5 @@ def _measure_normals(scorer: EvidenceScorer) -> Tensor:
         name: tuple(scorer.get_buffer(f"seen_{name}_{number}") for number in range(size))
         for name, size in scorer.sizes.items()
     }
-    own = scorer.evidence.measure_support(scorer.evidence.compare(seen, seen), scorer.normal)
+    own = scorer.evidence.measure_normals(seen, scorer.normal)
     return torch.where(scorer.normal.unsqueeze(-1) > 0, own, -math.inf)

@@ -1,6 +1,7 @@
 """The library's learner for data it was not trained on: many kinds of evidence, each relative to the support's own.
 
-For one kind of evidence, with d its squared distance (fewone.learners.evidence_kinds), normals x_1 ... x_K, a query q:
+For one kind of evidence, with d its squared distance (fewone.learners.evidence_kinds; of kinds `own-...` each feature
+in units of how those normals vary in it that judge), normals x_1 ... x_K, a query q:
 
 v(q) = 0.5 log(min_k d(q, x_k) + floor)                 how far the nearest normal is
 v_i  = the same of each normal, scored by the others        what that number is among normals
@@ -87,6 +88,17 @@ def measure_kind(kind: EvidenceKind, squares: Tensor, allowed: Tensor) -> Tensor
     return 0.5 * (kind.reduce(counted.amin(2)) + kind.floor).log()
 
 
+def leave_out(normal: Tensor) -> Tensor:
+    """normal (T, K) -> who may judge whom, (T, K, K): every normal but oneself."""
+    size = normal.shape[1]
+    return normal.unsqueeze(1) * (1.0 - torch.eye(size, dtype=normal.dtype, device=normal.device))
+
+
+def _square(kind: EvidenceKind, queries: dict[str, Features], normals: dict[str, Features], allowed: Tensor) -> Tensor:
+    squares = kind.square(queries[kind.view], normals[kind.view], allowed)
+    return torch.nan_to_num(squares, FAR, FAR).clamp_max(FAR)
+
+
 def log_tail(t: Tensor, freedom: Tensor) -> Tensor:
     """log P(Student's t > t): Wallace's normal deviate of t, then the tail of the normal distribution.
 
@@ -165,12 +177,14 @@ class Evidence(MetaLearner):
             for name, view in self.views.items()
         }
 
-    def compare(self, queries: dict[str, Features], normals: dict[str, Features]) -> list[Tensor]:
-        """Squared distances (T, n, K, parts) of each kind."""
-        return [
-            torch.nan_to_num(kind.compare(queries[kind.view], normals[kind.view]), FAR, FAR).clamp_max(FAR)
-            for kind in self.kinds
-        ]
+    def compare(
+        self, queries: dict[str, Features], normals: dict[str, Features], allowed: Tensor | None = None
+    ) -> list[Tensor]:
+        """Squared distances (T, n, K, parts) of each kind; without `allowed` (T, n or 1, K) all normals are."""
+        if allowed is None:
+            first = next(iter(normals.values()))[0]
+            allowed = first.new_ones(first.shape[0], 1, first.shape[1])
+        return [_square(kind, queries, normals, allowed) for kind in self.kinds]
 
     def measure(self, distances: list[Tensor], allowed: Tensor) -> Tensor:
         """v (T, n, kinds): the log distance to the nearest normal that is allowed, (T, n or 1, K) 0 or 1."""
@@ -179,16 +193,19 @@ class Evidence(MetaLearner):
 
     def measure_support(self, distances: list[Tensor], normal: Tensor) -> Tensor:
         """v_i (T, K, kinds) of a support's own distances: each normal by the other normals."""
-        size = normal.shape[1]
-        others = normal.unsqueeze(1) * (1.0 - torch.eye(size, dtype=normal.dtype, device=normal.device))
-        return self.measure(distances, others)
+        return self.measure(distances, leave_out(normal))
+
+    def measure_normals(self, normals: dict[str, Features], normal: Tensor) -> Tensor:
+        """v_i (T, K, kinds) of what the views see of a support, normal (T, K)."""
+        return self.measure_support(self.compare(normals, normals, leave_out(normal)), normal)
 
     def observe(self, support: Examples, queries: Tensor) -> Observed:
         """Supports (T, K, ...) and queries (T, n, *shape): all that scoring needs, and nothing that is learned."""
         normals = self.look(support.inputs)
         normal = (support.labels == NORMAL).to(support.inputs.dtype)
-        values = self.measure(self.compare(self.look(queries), normals), normal.unsqueeze(1))
-        return Observed(values, self.measure_support(self.compare(normals, normals), normal), normal)
+        allowed = normal.unsqueeze(1)
+        values = self.measure(self.compare(self.look(queries), normals, allowed), allowed)
+        return Observed(values, self.measure_normals(normals, normal), normal)
 
     def predict(self, own: Tensor, normal: Tensor) -> Prediction:
         """What a support's own values (T, K, kinds) say of the next normal's, together with what other tasks said."""
@@ -231,10 +248,23 @@ class Evidence(MetaLearner):
         normals = self.look(support.inputs)
         normal = (support.labels == NORMAL).to(support.inputs.dtype).repeat(len(left), 1)
         kept = normal.scatter(1, left.unsqueeze(-1), 0.0)
-        among = self.compare(normals, normals)
-        own = self.measure_support([one.expand(len(left), *one.shape[1:]) for one in among], kept)
-        values = self.measure([one[0, left].unsqueeze(1) for one in among], kept.unsqueeze(1))
-        return self.score(Observed(values, own, kept)).squeeze(1)
+        own, values = [], []
+        for kind in self.kinds:
+            among, judged = self._leave_one_out(kind, normals, kept, left)
+            own.append(measure_kind(kind, among, leave_out(kept)))
+            values.append(measure_kind(kind, judged, kept.unsqueeze(1)))
+        return self.score(Observed(torch.stack(values, -1), torch.stack(own, -1), kept)).squeeze(1)
+
+    def _leave_one_out(
+        self, kind: EvidenceKind, normals: dict[str, Features], kept: Tensor, left: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Squared distances among one support, (F, K, K, parts), and of the normals left to all, (F, 1, K, parts)."""
+        if kind.in_units is None:
+            among = _square(kind, normals, normals, kept[:1].unsqueeze(1))
+            return among.expand(len(left), *among.shape[1:]), among[0, left].unsqueeze(1)
+        many = {kind.view: tuple(one.expand(len(left), *one.shape[1:]) for one in normals[kind.view])}
+        chosen = {kind.view: tuple(one[0, left].unsqueeze(1) for one in normals[kind.view])}
+        return _square(kind, many, many, leave_out(kept)), _square(kind, chosen, many, kept.unsqueeze(1))
 
     def accumulate_gradient(self, batch: Episodes | ClassBatch) -> Tensor:
         if isinstance(batch, ClassBatch):
@@ -290,7 +320,7 @@ class EvidenceScorer(Scorer):
     def __init__(self, evidence: Evidence, normals: dict[str, Features], normal: Tensor) -> None:
         super().__init__()
         self.evidence = snapshot(evidence)
-        own = evidence.measure_support(evidence.compare(normals, normals), normal)
+        own = evidence.measure_normals(normals, normal)
         prediction = evidence.predict(own, normal)
         self.sizes = {name: len(features) for name, features in normals.items()}
         for name, features in normals.items():
@@ -310,7 +340,7 @@ class EvidenceScorer(Scorer):
             name: tuple(self.get_buffer(f"seen_{name}_{number}") for number in range(size))
             for name, size in self.sizes.items()
         }
-        return self.evidence.compare(self.evidence.look(inputs), seen)
+        return self.evidence.compare(self.evidence.look(inputs), seen, self.normal.unsqueeze(1))
 
     def locate(self, inputs: Tensor) -> Tensor:
         """Pictures (T, n, channels, height, width) -> how strange each place is, (T, n, height, width)."""

@@ -3,24 +3,49 @@
 With W the covariance of features within a class and B that between the classes of a dataset and of what faults do to a
 series, both pooled over training families, and U L U' the eigenvectors of (W + ridge diag W)^-1/2 B (W + ...)^-1/2,
 
-P = (W + ridge diag W)^-1/2 U L / (1 + L)          z = P' features,          d = |z - z'|^2 / width.
+P = (W + ridge diag W)^-1/2 U          z = P' features,          d = |a (z - z')|^2 / width,          a = L / (1 + L)
 
-It is linear, has no gradient and knows no task of the user's; until it is learned it is zero and says nothing.
+where each direction is, besides, in units of how the normals at hand vary in it (pair_up_in_units). It is linear, has
+no gradient and knows no task of the user's; until it is learned it is zero and says nothing.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from fewone.learners.evidence_kinds.kind import Features, View
-from fewone.learners.evidence_kinds.series import POINTS, Convolutions, Spectrum, Statistics, resample, scale_windows
+from fewone.learners.evidence_kinds.series import (
+    POINTS,
+    Convolutions,
+    Spectrum,
+    Statistics,
+    pair_up,
+    pair_up_in_units,
+    resample,
+    scale_windows,
+)
 
 WIDTH = 64
 RIDGE = 1.0
 KERNELS, COARSE = 12, 64
 DESCRIBED = 483
 """How many numbers describe a channel."""
+
+
+@dataclass(frozen=True)
+class Directions:
+    """matrix (features, WIDTH): directions in which series of a class vary alike; shares (WIDTH): what each counts."""
+
+    matrix: Tensor
+    shares: Tensor
+
+    @property
+    def scaled(self) -> Tensor:
+        """(features, WIDTH): each direction as long as what it counts."""
+        return self.matrix * self.shares
 
 
 class Description(View):
@@ -41,27 +66,54 @@ class Description(View):
 
 
 class Projected(View):
-    """The description in the learned directions: (N, C, length) -> (N, C, WIDTH)."""
+    """The description in the learned directions: (N, C, length) -> (N, C, WIDTH).
+
+    in_units: as wide as series of a class vary, with what each direction counts beside it; else made as wide as that.
+    """
 
     matrix: Tensor
+    shares: Tensor
 
-    def __init__(self) -> None:
+    def __init__(self, in_units: bool = False) -> None:
         super().__init__()
+        self.in_units = in_units
         self.description = Description()
         self.register_buffer("matrix", torch.zeros(DESCRIBED, WIDTH))
+        if in_units:
+            self.register_buffer("shares", torch.zeros(WIDTH))
+
+    def learn(self, directions: Directions) -> None:
+        if self.in_units:
+            self.matrix.copy_(directions.matrix)
+            self.shares.copy_(directions.shares)
+        else:
+            self.matrix.copy_(directions.scaled)
+
+    def project(self, described: Tensor) -> Features:
+        """(..., DESCRIBED) -> (..., WIDTH)."""
+        found = described @ self.matrix.to(described.dtype)
+        return (found, self.shares.to(found.dtype).expand(found.shape)) if self.in_units else (found,)
 
     def forward(self, inputs: Tensor) -> Features:
         (described,) = self.description(inputs)
-        return (described @ self.matrix.to(described.dtype),)
+        return self.project(described)
 
 
-def find_projection(within: Tensor, between: Tensor, ridge: float = RIDGE) -> Tensor:
-    """P (features, WIDTH) of two covariances (features, features)."""
+def compare_directions(queries: Features, normals: Features) -> Tensor:
+    return pair_up(queries[0] * queries[1], normals[0] * normals[1])
+
+
+def compare_directions_in_units(queries: Features, normals: Features, allowed: Tensor) -> Tensor:
+    shares = normals[1][:, :1].flatten(2).square()
+    return pair_up_in_units(queries[0], normals[0], allowed, shares)
+
+
+def find_projection(within: Tensor, between: Tensor, ridge: float = RIDGE) -> Directions:
+    """Of two covariances (features, features)."""
     wide, foreign = within.double(), between.double()
     own = wide.diagonal()
     sizes, directions = torch.linalg.eigh(wide + ridge * own.diag() + 1e-4 * own.mean() * torch.eye(len(wide)).double())
     whitening = directions * sizes.rsqrt()
     shares, chosen = torch.linalg.eigh(whitening.T @ foreign @ whitening)
     shares, chosen = shares.flip(0)[:WIDTH].clamp_min(0.0), chosen.flip(1)[:, :WIDTH]
-    found: Tensor = whitening @ chosen * (shares / (1.0 + shares))
-    return found.to(within.dtype)
+    return Directions((whitening @ chosen).to(within.dtype), (shares / (1.0 + shares)).to(within.dtype))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -59,6 +60,36 @@ def pair_up(queries: Tensor, normals: Tensor) -> Tensor:
     return (squares / left.shape[-1]).unsqueeze(-1)
 
 
+def pair_up_in_units(queries: Tensor, normals: Tensor, allowed: Tensor, shares: Tensor | None = None) -> Tensor:
+    """`pair_up`, each feature in units of how the allowed normals (T, n or 1, K) vary in it: (T, n, K, 1).
+
+    With s^2 the variance of a feature among k allowed normals and r^2 the mean of s^2 over all features, a squared
+    difference counts r^2 / ((k - 1) s^2 + r^2) * k times: where normals agree a small difference is a large one. Of a
+    single normal all features count alike. shares (features,): what each counts for beside that.
+    """
+    left, right = queries.flatten(2), normals.flatten(2)
+    # Around a middle that one strange normal does not move, or the variance of the others drowns in its rounding.
+    middle = right.sort(1).values[:, right.shape[1] // 2].unsqueeze(1)
+    left, right = left - middle, right - middle
+    weights = _find_weights(right, allowed)
+    if shares is not None:
+        weights = weights * shares
+    weighted = weights * left
+    lengths = (weighted * left).sum(-1, keepdim=True) + weights @ right.square().transpose(1, 2)
+    squares = (lengths - 2.0 * weighted @ right.transpose(1, 2)).clamp_min(0.0)
+    return (squares / left.shape[-1]).unsqueeze(-1)
+
+
+def _find_weights(normals: Tensor, allowed: Tensor) -> Tensor:
+    """normals (T, K, features), allowed (T, n or 1, K) -> (T, n or 1, features)."""
+    size = allowed.sum(-1, keepdim=True).clamp_min(1.0)
+    mean = allowed @ normals / size
+    freedom = size - 1.0
+    squares = (allowed @ normals.square() - size * mean.square()).clamp_min(0.0)  # (k - 1) s^2
+    typical = squares.mean(-1, keepdim=True) / freedom.clamp_min(1.0) + TYPICAL
+    return size * typical / (squares + typical)
+
+
 class Curves(View):
     """The series at 128 points as they are, scaled window by window, and the slope of those; coarse ones for warping.
 
@@ -69,6 +100,10 @@ class Curves(View):
         given, scaled = resample(inputs, POINTS), resample(scale_windows(inputs), POINTS)
         steep = scale_windows(slope(scaled))
         return given, scaled, steep, resample(scaled, COARSE), resample(steep, COARSE)
+
+
+TYPICAL = 1e-3
+"""Joins the typical variance of a feature: normals that are all equal know no unit."""
 
 
 def compare_given(queries: Features, normals: Features) -> Tensor:
@@ -255,6 +290,15 @@ def compare_second(queries: Features, normals: Features) -> Tensor:
     return pair_up(queries[1], normals[1])
 
 
+def in_own_units(number: int) -> Callable[[Features, Features, Tensor], Tensor]:
+    """How a kind compares this feature of its view in units of how the normals vary in it."""
+
+    def compare(queries: Features, normals: Features, allowed: Tensor) -> Tensor:
+        return pair_up_in_units(queries[number], normals[number], allowed)
+
+    return compare
+
+
 class Statistics(View):
     """Numbers of each channel. With amplitude (N, C, 7) and free of it (N, C, 9)."""
 
@@ -378,4 +422,12 @@ SERIES_KINDS = {
     "texture-128": EvidenceKind("texture, coarse", "convolutions-128", compare_first),
     "texture-slope": EvidenceKind("texture of the slope", "convolutions-slope", compare_first),
     "movement": EvidenceKind("strength of movement", "convolutions-amplitude", compare_first),
+}
+IN_UNITS = {"raw": 0, "power": 0, "spectrum": 1, "level": 0, "statistics": 1, "texture": 0, "movement": 0}
+"""Kinds that are one feature of their view; each is there in units of how the normals vary in it, too."""
+SERIES_KINDS |= {
+    f"own-{name}": replace(
+        SERIES_KINDS[name], words=f"{SERIES_KINDS[name].words}, as the normals vary", in_units=in_own_units(number)
+    )
+    for name, number in IN_UNITS.items()
 }
