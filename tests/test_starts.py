@@ -85,7 +85,7 @@ def test_a_folder_is_a_start_too(history: Path, tmp_path: Path) -> None:
     ("words", "told"),
     [
         (("--start", "serries"), "did you mean 'series'"),
-        (("--start", "vibration"), "only one of evidence can be refined"),
+        (("--start", "periodic"), "only one of evidence can be refined"),
         (("--start", "series", "--learner", "plda"), "plda cannot begin with a model"),
         (("--start", "pictures"), "is for inputs of shape"),
         (("--start", "series", "--learning.evidence", "raw"), "leave learning.evidence to the start"),
