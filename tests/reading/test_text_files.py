@@ -232,3 +232,18 @@ def test_a_file_is_read_block_by_block_with_the_same_result(tmp_path: Path, monk
     np.testing.assert_array_equal(np.concatenate(values), whole.values)
     assert said == whole.said
     assert shares[-1] == 1.0
+
+
+@pytest.mark.parametrize("empty", ["", " "])
+@pytest.mark.parametrize("place", [1, 2])
+def test_an_empty_value_beside_a_german_stamp_stays_a_gap_wherever_it_stands(
+    tmp_path: Path, empty: str, place: int
+) -> None:
+    values = ["1,5", "2,5", "3,5"]
+    values[place] = empty
+    file = tmp_path / "hour.csv"
+    rows = [f"01.03.2024 06:00:0{second};{value}" for second, value in enumerate(values)]
+    file.write_text("time;torque\n" + "\n".join(rows) + "\n")
+    recording = fewone.read_recording(file)
+    assert recording.times is not None and len(recording.times) == 3
+    assert np.flatnonzero(np.isnan(recording.values)).tolist() == [place]

@@ -204,7 +204,7 @@ def test_a_service_that_ends_sends_its_listeners_away_and_finishes_what_it_accep
         running.process.terminate()
         assert ear.ended(30)
         answer = accepted.finish()
-        assert answer.startswith(b"HTTP/1.1 200"), answer[:500]
+        assert answer.startswith(b"HTTP/1.1 200"), answer[:1500]
         assert running.process.wait(60) == 0
     with open_client(ServiceSettings(str(tmp_path / "served"))) as after:
         assert len(after.get("/detectors/press/history?limit=1000").json()["rows"]) == 700

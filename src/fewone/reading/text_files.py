@@ -156,7 +156,7 @@ def _read_fast(layout: Layout, texts: list[str]) -> NDArray[np.float64] | None:
         if "." in joined and len(columns) < layout.width and separator not in ("", " ") and '"' not in joined:
             # Points may stand in stamps and words, but not in numbers.
             rows = (text.split(separator) for text in texts)
-            joined = "\n".join(separator.join([cells[column] for column in columns]) for cells in rows)
+            joined = "\n".join(separator.join([cells[column].strip() or "nan" for column in columns]) for cells in rows)
             columns = tuple(range(len(columns)))
         if "." in joined:
             return None
