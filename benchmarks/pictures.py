@@ -1,6 +1,7 @@
 """Zoo model `pictures` beside honest peers on the same features and pictures: products, synthetic defects, classes.
 
 python benchmarks/pictures.py judge --cache CACHE --products PRODUCTS   features once, then all methods -> rows
+python benchmarks/pictures.py maps                                      where the defect is, and what it costs -> rows
 python benchmarks/pictures.py page                                      rows -> docs/benchmarks/pictures.md
 
 A task is one product or class. Its supports are drawn from a pool of its normals; what is not in a support is judged.
@@ -12,10 +13,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,6 +36,7 @@ from fewone.datasets.picture_defects import DEFECTS, add_defect
 from fewone.datasets.synthetic_products import CHOICE, FAMILIES, draw_products
 from fewone.detector.loading import load_detector
 from fewone.episodes import Task
+from fewone.files import atomic_write
 from fewone.learners.evidence import Evidence, Observed
 from fewone.learners.evidence_kinds import Features
 from fewone.picture_files import decode, shrink
@@ -41,9 +45,11 @@ from pages import write_page
 RESULTS = Path(__file__).parent.parent / "results" / "pictures"
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks" / "pictures.md"
 SIZES = (2, 5, 10)
-SUPPORTS = 20
+SUPPORTS = {"product": 20, "synthetic": 8, "cifar": 6, "omniglot": 6, "mnist": 6}
+"""How many supports are drawn of each task; the classes are many."""
 RATES = (0.1, 0.05)
 OURS = "pictures"
+MAPS = "maps.jsonl"
 PATCHES, WHOLE, COARSE_PATCHES = 1, 3, 2
 Floats = NDArray[np.float64]
 
@@ -150,7 +156,9 @@ def thin_out(pictures: Pictures, pool: int, normals: int, anomalies: int, seed: 
     return Pictures(pictures.name, features, pictures.pixels[rows], pictures.labels[rows])
 
 
-def judge_task(learner: Evidence, calibration: CalibrationMap, pictures: Pictures, pool: int) -> Iterator[Row]:
+def judge_task(
+    learner: Evidence, calibration: CalibrationMap, pictures: Pictures, pool: int, supports: int
+) -> Iterator[Row]:
     """All methods on the same supports and pictures."""
     with torch.inference_mode():
         seen = {"photographs": tuple(one.unsqueeze(0) for one in pictures.features)}
@@ -158,7 +166,7 @@ def judge_task(learner: Evidence, calibration: CalibrationMap, pictures: Picture
         distances = learner.compare(seen, normals)
     for k in SIZES:
         found: dict[tuple[str, str], list[tuple[float, float, float]]] = {}
-        for number in range(SUPPORTS):
+        for number in range(supports):
             support = torch.randperm(pool, generator=torch.Generator().manual_seed(1000 * k + number))[:k]
             judged = torch.ones(len(pictures.labels), dtype=torch.bool)
             judged[support] = False
@@ -296,14 +304,33 @@ def judge(cache: Path, products: Path, parts: list[str]) -> None:
     assert isinstance(learner, Evidence) and calibration is not None
     RESULTS.mkdir(parents=True, exist_ok=True)
     for drawn in _list_tasks(products, parts):
-        place = RESULTS / f"{drawn.part}.{drawn.name}.json"
+        place = RESULTS / f"{drawn.part}.{drawn.name}.jsonl"
         if place.exists():
             continue
-        seen = thin_out(see(learner, drawn, cache), *drawn.sizes)
-        rows = [asdict(row) for row in judge_task(learner, calibration, seen, drawn.sizes[0])]
+        rows = [asdict(row) for row in judge_drawn(learner, calibration, see(learner, drawn, cache), drawn)]
         content = [{key: _rounded(value) for key, value in row.items()} for row in rows]
-        place.write_text("[\n" + ",\n".join(json.dumps(row) for row in content) + "\n]\n")
+        _write_lines(place, content)
         print(place.name, flush=True)
+
+
+def judge_drawn(learner: Evidence, calibration: CalibrationMap, seen: Pictures, drawn: Drawn) -> list[Row]:
+    """Of a real product every support is drawn anew from all its normals, with other pictures to judge: it moves by
+    more than ten points with the pictures that are drawn. Of the others the supports share a pool."""
+    count = SUPPORTS[drawn.part]
+    if drawn.part != "product":
+        return list(judge_task(learner, calibration, thin_out(seen, *drawn.sizes), drawn.sizes[0], count))
+    draws = (thin_out(seen, *drawn.sizes, seed=number) for number in range(count))
+    return merge([row for one in draws for row in judge_task(learner, calibration, one, drawn.sizes[0], 1)])
+
+
+def merge(rows: list[Row]) -> list[Row]:
+    """Rows of one method, threshold and k as one."""
+    found: dict[tuple[str, str, int], Row] = {}
+    for row in rows:
+        key = row.method, row.threshold, row.k
+        before = found.get(key, replace(row, auroc=[], balanced_accuracy=[], false_alarms=[]))
+        found[key] = replace(row, **{name: getattr(before, name) + getattr(row, name) for name in MEASURES})
+    return list(found.values())
 
 
 def _rounded(value: object) -> object:
@@ -315,7 +342,7 @@ def _list_tasks(products: Path, parts: list[str]) -> Iterator[Drawn]:
         for folder in sorted(one for one in products.iterdir() if one.is_dir()):
             files = sorted(folder.glob("*/*"))
             labels = [int(file.parent.name == "anomalous") for file in files]
-            yield Drawn("product", folder.name, partial(read_product, files), labels, (40, 110, 150))
+            yield Drawn("product", folder.name, partial(read_product, files), labels, (10, 60, 60))
     if "synthetic" in parts:
         for family in (family for family in FAMILIES if family not in CHOICE):
             for seed in (100, 101):
@@ -330,11 +357,49 @@ def _list_tasks(products: Path, parts: list[str]) -> Iterator[Drawn]:
             yield from draw_classes("mnist", load(f"mt-mnist/{digit}").test, "mnist", 1, 30)
 
 
+def judge_maps() -> None:
+    """Pixel AUROC of the maps on one defect of each kind per synthetic product, and what fitting and scoring cost."""
+    found: list[dict[str, object]] = []
+    for family in (family for family in FAMILIES if family not in CHOICE):
+        normals = np.stack([_as_bytes(one.pixels) for one in draw_products(family, 102, 10)])
+        begin = time.process_time()
+        detector = load_detector("pictures").fit(normals)
+        fit = time.process_time() - begin
+        broken = draw_products(family, 102, len(DEFECTS), first=1000)
+        pairs = [
+            add_defect(one, kind, np.random.default_rng(number))
+            for number, (one, kind) in enumerate(zip(broken, DEFECTS, strict=True))
+        ]
+        pictures = np.stack([_as_bytes(pixels) for pixels, _ in pairs])
+        begin = time.process_time()
+        detector.score_samples(pictures)
+        score = (time.process_time() - begin) / len(pictures)
+        maps = detector.explain(pictures)
+        scores = [roc_auc_score(mask.ravel(), one.ravel()) for one, (_, mask) in zip(maps, pairs, strict=True)]
+        kinds = {kind: round(float(value), 4) for kind, value in zip(DEFECTS, scores, strict=True)}
+        found.append({"product": family, "pixel_auroc": kinds, "fit_seconds": fit, "picture_seconds": score})
+        print(found[-1], flush=True)
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    _write_lines(RESULTS / MAPS, found)
+
+
+def _write_lines(place: Path, rows: list[dict[str, object]]) -> None:
+    atomic_write(place, "".join(json.dumps(row) + "\n" for row in rows).encode())
+
+
+def _read_lines(place: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in place.read_text().splitlines()]
+
+
+def _as_bytes(pixels: NDArray[np.float64]) -> NDArray[np.uint8]:
+    return np.rint(255 * pixels).astype(np.uint8)
+
+
 def page() -> None:
     """The rows as tables: means over tasks of means over supports; of a product the spread over its supports."""
     rows: dict[str, list[Row]] = {}
-    for file in sorted(RESULTS.glob("*.json")):
-        rows.setdefault(file.name.split(".")[0], []).extend(Row(**one) for one in json.loads(file.read_text()))
+    for file in sorted(RESULTS.glob("*.*.jsonl")):
+        rows.setdefault(file.name.split(".")[0], []).extend(Row(**one) for one in _read_lines(file))
     titles = {
         "product": "Real castings (one product)",
         "synthetic": "Synthetic defects on families left out of every choice",
@@ -344,11 +409,14 @@ def page() -> None:
     }
     tables = [_tabulate(title, rows[part]) for part, title in titles.items() if part in rows]
     tables += [_tabulate_alarms(titles, rows)]
+    if (RESULTS / MAPS).exists():
+        tables.append(_tabulate_maps(_read_lines(RESULTS / MAPS)))
+    counts = ", ".join(f"{count} for {part}" for part, count in SUPPORTS.items())
     introduction = f"""Written by `python benchmarks/pictures.py page` from the rows in results/pictures. Per cent:
-    AUROC / balanced accuracy / false alarms; means over tasks of means over {SUPPORTS} supports; AUROC of the casting
-    with the 2.5 and 97.5 % quantiles over supports. All methods see the same pictures and the same frozen network; the
-    supports are drawn from a pool of 40 normals (synthetic 18, classes 12). Without the envelope that stands around
-    every detector."""
+    AUROC / balanced accuracy / false alarms; means over tasks of means over supports ({counts}); AUROC of the casting
+    with the 2.5 and 97.5 % quantiles over supports, each drawn from all its normals and judged on 60 other normals and
+    60 anomalies. The supports of a synthetic product are drawn from a pool of 18, of a class from 12. All methods see
+    the same pictures and the same frozen network. Without the envelope that stands around every detector."""
     write_page(PAGE, "Pictures", introduction, tables)
 
 
@@ -396,9 +464,20 @@ def _tabulate_alarms(titles: dict[str, str], rows: dict[str, list[Row]]) -> Tabl
     return table
 
 
+def _tabulate_maps(found: list[dict[str, Any]]) -> Table:
+    title = "Maps on synthetic defects, K=10: pixel AUROC; CPU seconds of fitting ten and of a picture"
+    table = Table("product", "mean", *DEFECTS, "fit", "picture", title=title)
+    for row in found:
+        values = [100 * row["pixel_auroc"][kind] for kind in DEFECTS]
+        cells = (f"{value:.0f}" for value in values)
+        cost = f"{row['fit_seconds']:.2f}", f"{row['picture_seconds']:.3f}"
+        table.add_row(row["product"], f"{np.mean(values):.1f}", *cells, *cost)
+    return table
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("verb", choices=("judge", "page"))
+    parser.add_argument("verb", choices=("judge", "maps", "page"))
     parser.add_argument("--cache", type=Path, default=Path("picture-features"))
     parser.add_argument("--products", type=Path, default=Path("products"))
     parser.add_argument("--parts", nargs="*", default=["product", "synthetic", "cifar", "omniglot", "mnist"])
@@ -406,6 +485,8 @@ def main() -> None:
     torch.set_num_threads(1)
     if chosen.verb == "judge":
         judge(chosen.cache, chosen.products, chosen.parts)
+    elif chosen.verb == "maps":
+        judge_maps()
     else:
         page()
 
