@@ -40,6 +40,7 @@ from fewone.files import atomic_write
 from fewone.learners.evidence import Evidence, Observed
 from fewone.learners.evidence_kinds import Features
 from fewone.picture_files import decode, shrink
+from fewone.zoo.cards import HOME
 from pages import write_page
 
 RESULTS = Path(__file__).parent.parent / "results" / "pictures"
@@ -49,8 +50,8 @@ SUPPORTS = {"product": 20, "synthetic": 8, "cifar": 6, "omniglot": 6, "mnist": 6
 """How many supports are drawn of each task; the classes are many."""
 RATES = (0.1, 0.05)
 OURS = "pictures"
-MAPS = "maps.jsonl"
-PATCHES, WHOLE, COARSE_PATCHES = 1, 3, 2
+MAPS, STREAM = "maps.jsonl", "stream.jsonl"
+WHOLE, COARSE_PATCHES = 4, 2
 Floats = NDArray[np.float64]
 
 
@@ -69,6 +70,7 @@ class Row:
     """One method on one task with supports of k: a number per support.
 
     threshold: how it was found without labels. false_alarms and balanced_accuracy: at that threshold, in 0..1.
+    model: the beginning of the hash of the zoo's weights that judged ("": those before the present ones).
     """
 
     task: str
@@ -78,6 +80,7 @@ class Row:
     auroc: list[float]
     balanced_accuracy: list[float]
     false_alarms: list[float]
+    model: str = ""
 
 
 Drawing = Callable[[], NDArray[np.uint8]]
@@ -300,17 +303,23 @@ def _score_pyod(features: NDArray[np.float32], support: NDArray[np.int64]) -> It
 def judge(cache: Path, products: Path, parts: list[str]) -> None:
     """Rows of every task that is not there yet."""
     detector = load_detector("pictures")
-    learner, calibration = detector.learner, detector.calibration
+    learner, calibration, model = detector.learner, detector.calibration, find_model()
     assert isinstance(learner, Evidence) and calibration is not None
     RESULTS.mkdir(parents=True, exist_ok=True)
     for drawn in _list_tasks(products, parts):
         place = RESULTS / f"{drawn.part}.{drawn.name}.jsonl"
         if place.exists():
             continue
-        rows = [asdict(row) for row in judge_drawn(learner, calibration, see(learner, drawn, cache), drawn)]
+        found = judge_drawn(learner, calibration, see(learner, drawn, cache), drawn)
+        rows = [asdict(replace(row, model=model)) for row in found]
         content = [{key: _rounded(value) for key, value in row.items()} for row in rows]
         _write_lines(place, content)
         print(place.name, flush=True)
+
+
+def find_model() -> str:
+    """The beginning of the hash of the zoo's weights."""
+    return str(json.loads((HOME / "pictures" / "model.json").read_text())["weights"]["sha256"])[:12]
 
 
 def judge_drawn(learner: Evidence, calibration: CalibrationMap, seen: Pictures, drawn: Drawn) -> list[Row]:
@@ -407,10 +416,15 @@ def page() -> None:
         "omniglot": "Characters of Omniglot's evaluation part",
         "mnist": "Digits of MNIST",
     }
+    model = find_model()
+    old = {part for part in rows if any(row.model != model for row in rows[part])}
+    titles = {part: title + (", JUDGED WITH THE MODEL BEFORE" if part in old else "") for part, title in titles.items()}
     tables = [_tabulate(title, rows[part]) for part, title in titles.items() if part in rows]
     tables += [_tabulate_alarms(titles, rows)]
     if (RESULTS / MAPS).exists():
         tables.append(_tabulate_maps(_read_lines(RESULTS / MAPS)))
+    if (RESULTS / STREAM).exists():
+        tables.append(_tabulate_stream(_read_lines(RESULTS / STREAM)))
     counts = ", ".join(f"{count} for {part}" for part, count in SUPPORTS.items())
     introduction = f"""Written by `python benchmarks/pictures.py page` from the rows in results/pictures. Per cent:
     AUROC / balanced accuracy / false alarms; means over tasks of means over supports ({counts}); AUROC of the casting
@@ -460,7 +474,7 @@ def _tabulate_alarms(titles: dict[str, str], rows: dict[str, list[Row]]) -> Tabl
                     if (row.method, row.threshold, row.k) == (OURS, wanted, k)
                 ]
                 cells.append(f"{np.mean(means):.1f} ({min(means):.0f} to {max(means):.0f})" if means else "-")
-        table.add_row(part, *cells)
+        table.add_row(part + (" (model before)" if "BEFORE" in titles[part] else ""), *cells)
     return table
 
 
@@ -472,6 +486,16 @@ def _tabulate_maps(found: list[dict[str, Any]]) -> Table:
         cells = (f"{value:.0f}" for value in values)
         cost = f"{row['fit_seconds']:.2f}", f"{row['picture_seconds']:.3f}"
         table.add_row(row["product"], f"{np.mean(values):.1f}", *cells, *cost)
+    return table
+
+
+def _tabulate_stream(found: list[dict[str, Any]]) -> Table:
+    title = "`fewone score` over a long folder (benchmarks/picture_stream.py): most MB in each tenth of the time"
+    tenths = (f"{tenth}/{len(found[0]['peak_megabytes_by_tenth'])}" for tenth in range(1, 11))
+    table = Table("pictures", *tenths, "CPU s", title=title)
+    for row in found:
+        peaks = (f"{peak:.0f}" for peak in row["peak_megabytes_by_tenth"])
+        table.add_row(f"{row['judged']:,}", *peaks, f"{row['cpu_seconds']:.0f}")
     return table
 
 
