@@ -2,8 +2,8 @@
 
 `python -m fewone.picture_making OUT` draws the teachers, makes the model, evaluates it and the shipped one on
 validation tasks that neither saw, and prints both. Nothing is trained by gradient: units are deviations of the frozen
-network's channels over the teachers' pictures, the centre of the prior is what their normals show, and the thresholds from K = 2
-on are where the teachers' balanced accuracy is highest. No real product and no test part is looked at.
+network's channels over the teachers' pictures, the centre of the prior is what their normals show, and the thresholds
+from K = 2 on are where the teachers' balanced accuracy is highest. No real product and no test part is looked at.
 """
 
 from __future__ import annotations
