@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 
@@ -77,6 +78,40 @@ def test_what_a_killed_process_left_does_not_count_and_is_cleared(store: Detecto
     assert made.number == 2
     assert sorted(path.name for path in home.iterdir()) == ["1", "2"]
     assert not (store.folder / ".part-dead").exists()
+
+
+def test_a_worker_that_starts_while_a_detector_is_made_leaves_its_files_alone(store: DetectorStore) -> None:
+    written, go_on = Event(), Event()
+
+    def write_slowly(folder: Path) -> None:
+        write_text(folder)
+        written.set()
+        go_on.wait(30)
+
+    maker = Thread(target=store.create, args=("mill", version(1), write_slowly, note))
+    starter = Thread(target=DetectorStore(store.folder).prepare)
+    maker.start()
+    assert written.wait(30)
+    starter.start()
+    starter.join(0.5)
+    go_on.set()
+    maker.join(30)
+    starter.join(30)
+    assert (store.version_folder("mill", 1) / "content.safetensors").is_file()
+    assert store.pointer("mill").version == 1
+    assert not [path.name for path in store.folder.glob(".part-*")]
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_a_folder_whose_adoption_was_killed_is_put_back_or_cleared(store: DetectorStore, done: bool) -> None:
+    old = store.folder / ".old-mill"
+    old.mkdir()
+    (old / "detector.json").write_text("{}")
+    if done:
+        store.create("mill", version(1), write_text, note)
+    store.prepare()
+    assert not old.exists()
+    assert store.pointer("mill").version == 1
 
 
 def test_equal_files_of_versions_are_stored_once(store: DetectorStore) -> None:

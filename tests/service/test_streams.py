@@ -197,14 +197,15 @@ class HalfRequest:
 
 def test_a_service_that_ends_sends_its_listeners_away_and_finishes_what_it_accepted(tmp_path: Path) -> None:
     with run_service(tmp_path / "served", "--workers", "2") as running, running.client() as client:
-        client.post("/detectors", json={"name": "press", "examples": make_series(5).tolist()})
+        made = client.post("/detectors", json={"name": "press", "examples": make_series(5).tolist()})
+        assert made.status_code == 201, made.text
         ear = Ear(running, "/events")
         body = json.dumps({"examples": make_series(700).tolist()}).encode()
         accepted = HalfRequest(running, "/detectors/press/score", body)
         running.process.terminate()
         assert ear.ended(30)
         answer = accepted.finish()
-        assert answer.startswith(b"HTTP/1.1 200"), answer[:1500]
+        assert answer.startswith(b"HTTP/1.1 200"), answer
         assert running.process.wait(60) == 0
     with open_client(ServiceSettings(str(tmp_path / "served"))) as after:
         assert len(after.get("/detectors/press/history?limit=1000").json()["rows"]) == 700

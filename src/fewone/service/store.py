@@ -26,6 +26,8 @@ from fewone.service.errors import ServiceError, not_found
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 POINTER, VERSION = "current.json", "version.json"
+PART, OLD = ".part-", ".old-"
+"""What is being written, and what was there before, by the first letters of their folders."""
 
 
 @dataclass(frozen=True)
@@ -87,10 +89,13 @@ class DetectorStore:
     def prepare(self) -> None:
         """Make the folder, and finish or clear what a killed process left."""
         self._locks.mkdir(parents=True, exist_ok=True)
+        for old in self.folder.glob(f"{OLD}*"):
+            self._put_back(old)
         for plain in sorted(self.folder.iterdir()):
             if NAME.fullmatch(plain.name) and (plain / "detector.json").is_file():
                 self._adopt(plain)
-        for left in self.folder.glob(".part-*"):
+        for left in self.folder.glob(f"{PART}*"):
+            # Who still writes into it holds the lock; afterwards it is in its place.
             with self._lock(left.name):
                 shutil.rmtree(left, ignore_errors=True)
 
@@ -141,15 +146,12 @@ class DetectorStore:
         with self._lock(name):
             if (self.folder / name).exists():
                 raise ServiceError(409, f"a detector called {name!r} is there; delete it or take another name")
-            aside = self.folder / f".part-{pointer.uid}"
-            try:
+            with self._aside(pointer.uid) as aside:
                 self._write_version(aside / "versions", version, write, None)
                 atomic_write(aside / POINTER, json.dumps(to_plain(pointer)).encode())
                 with self._taken_back(self.folder / name, aside), record(pointer):
                     aside.rename(self.folder / name)
                     _sync(self.folder)
-            finally:
-                shutil.rmtree(aside, ignore_errors=True)
         return pointer
 
     def change(
@@ -190,7 +192,7 @@ class DetectorStore:
     def delete(self, name: str) -> Pointer:
         with self._lock(check_name(name)):
             pointer = self.pointer(name)
-            aside = self.folder / f".part-{uuid.uuid4().hex}"
+            aside = self.folder / f"{PART}{uuid.uuid4().hex}"
             (self.folder / name).rename(aside)
             _sync(self.folder)
             shutil.rmtree(aside, ignore_errors=True)
@@ -203,15 +205,35 @@ class DetectorStore:
         with self._lock(plain.name):
             if not (plain / "detector.json").is_file():
                 return
-            aside = self.folder / f".part-{uuid.uuid4().hex}"
             pointer = Pointer(uuid.uuid4().hex, 1)
             version = Version(1, time(), "taken over from a folder of fewone fit", "", 1, (), "taken over")
-            self._write_version(aside / "versions", version, lambda part: _copy_into(plain, part), None)
-            atomic_write(aside / POINTER, json.dumps(to_plain(pointer)).encode())
-            old = self.folder / f".old-{plain.name}"
-            plain.rename(old)
-            aside.rename(plain)
+            old = self.folder / f"{OLD}{plain.name}"
+            with self._aside(pointer.uid) as aside:
+                self._write_version(aside / "versions", version, lambda part: _copy_into(plain, part), None)
+                atomic_write(aside / POINTER, json.dumps(to_plain(pointer)).encode())
+                plain.rename(old)
+                aside.rename(plain)
             shutil.rmtree(old, ignore_errors=True)
+
+    def _put_back(self, old: Path) -> None:
+        """A folder that was being taken over when the process was killed is put back, or cleared if it was done."""
+        plain = self.folder / old.name.removeprefix(OLD)
+        with self._lock(plain.name):
+            if plain.exists():
+                shutil.rmtree(old, ignore_errors=True)
+            elif old.exists():
+                old.rename(plain)
+
+    @contextmanager
+    def _aside(self, uid: str) -> Iterator[Path]:
+        """A folder to write into; no process that starts meanwhile takes it for what a killed one left."""
+        place = self.folder / f"{PART}{uid}"
+        with self._lock(place.name):
+            try:
+                yield place
+            finally:
+                shutil.rmtree(place, ignore_errors=True)
+                (self._locks / place.name).unlink(missing_ok=True)
 
     def _write_version(self, home: Path, version: Version, write: Writer, previous: Path | None) -> Path:
         """A whole version folder, flushed, under its number; files that the previous one holds are shared with it."""
