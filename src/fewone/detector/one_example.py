@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import threading
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -49,7 +50,7 @@ class OneExample:
         # One recording at a time; whoever comes meanwhile goes the plain way.
         if self.calls == RECORD_AFTER and fits and _recording.acquire(blocking=False):
             try:
-                self.recorded = record(self.module, self.normals)
+                self.recorded = record(self.module, torch.split(near_and_far(self.normals[:TRIED]), 1))
             finally:
                 _recording.release()
         plain: Tensor = self.module(values)
@@ -60,22 +61,28 @@ class OneExample:
         return self.__dict__ | {"calls": 0, "recorded": None}
 
 
-def record(module: nn.Module, normals: Tensor) -> Any:
-    """The operations of a module on one example of the kind of the normals; None where the module itself must run."""
-    if normals[:1].numel() > LARGEST or not all(_is_ours(part) for part in module.modules()):
+def record(module: nn.Module, tried: Sequence[Tensor]) -> Any:
+    """The operations of a module on inputs of one shape, (n, *shape) each; None where the module itself must run.
+
+    That is where a recording gives other bits than the module does for one of those that are tried.
+    """
+    if tried[0][:1].numel() > LARGEST or not all(_is_ours(part) for part in module.modules()):
         return None
-    tried = normals[:TRIED]
-    tried = torch.cat([tried, 1e3 * tried, torch.zeros_like(tried[:1]), tried.flip(-1)])
     try:
         with warnings.catch_warnings(), torch.inference_mode():
             warnings.simplefilter("ignore")  # sizes that are fixed in a recording: they are, by its use
             with ShorterWays():
-                traced = torch.jit.trace(module, (tried[:1].clone(),), check_trace=False).eval()  # type: ignore[no-untyped-call]
+                traced = torch.jit.trace(module, (tried[0].clone(),), check_trace=False).eval()  # type: ignore[no-untyped-call]
             recorded = torch.jit.freeze(traced)
-            same = all(torch.equal(recorded(one), module(one)) for one in torch.split(tried, 1))
+            same = all(torch.equal(recorded(one), module(one)) for one in tried)
     except Exception:  # of whatever kind: there is another way to the same scores
         return None
     return recorded if same else None
+
+
+def near_and_far(normals: Tensor) -> Tensor:
+    """Inputs that a recording is tried on: the normals themselves, and others far from everything."""
+    return torch.cat([normals, 1e3 * normals, torch.zeros_like(normals[:1]), normals.flip(-1)])
 
 
 class ShorterWays(TorchFunctionMode):

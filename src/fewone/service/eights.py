@@ -6,7 +6,6 @@ where it gives the same bits as the module itself does for the same eight; else 
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fewone.detector.few_shot_detector import FewShotDetector
+from fewone.detector.one_example import record
 
 EIGHT = 8
 
@@ -52,12 +52,4 @@ class Eights:
 def record_eight(module: nn.Module, normals: Tensor) -> Any:
     """The operations of a module on eight examples like the normals; None where the module itself must run."""
     normals = normals.repeat(EIGHT, *[1] * (normals.ndim - 1))[:EIGHT]
-    tried = (normals, 1e3 * normals, torch.zeros_like(normals), normals.flip(-1))
-    try:
-        with warnings.catch_warnings(), torch.inference_mode():
-            warnings.simplefilter("ignore")  # sizes that are fixed in a recording: they are, by its use
-            recorded = torch.jit.freeze(torch.jit.trace(module, (normals.clone(),), check_trace=False).eval())  # type: ignore[no-untyped-call]
-            same = all(torch.equal(recorded(eight), module(eight)) for eight in tried)
-    except Exception:  # of whatever kind: there is another way to the same scores
-        return None
-    return recorded if same else None
+    return record(module, (normals, 1e3 * normals, torch.zeros_like(normals), normals.flip(-1)))
