@@ -122,7 +122,7 @@ class Whimsical(nn.Module):
 
 
 def test_code_that_is_not_ours_is_never_recorded() -> None:
-    assert record(Whimsical(), torch.zeros(4, 1, 16)) is None
+    assert record(Whimsical(), torch.zeros(4, 1, 16).split(1)) is None
     asked = OneExample(nn.Sequential(Whimsical()), torch.zeros(4, 1, 16))
     with torch.inference_mode():
         for _ in range(RECORD_AFTER + 5):
@@ -132,20 +132,20 @@ def test_code_that_is_not_ours_is_never_recorded() -> None:
 
 def test_a_recording_with_other_bits_or_none_at_all_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     module, normals = nn.Sequential(nn.Flatten(), nn.Linear(16, 1), nn.Flatten(0)).eval(), torch.randn(4, 1, 16)
-    assert record(module, normals) is not None
-    assert record(module, torch.randn(4, 1, one_example.LARGEST + 1)) is None
+    assert record(module, normals.split(1)) is not None
+    assert record(module, torch.randn(4, 1, one_example.LARGEST + 1).split(1)) is None
 
     def spoil(recorded: object) -> object:
         return lambda values: torch.nextafter(module(values), torch.tensor(9.0))
 
     monkeypatch.setattr(torch.jit, "freeze", spoil)
-    assert record(module, normals) is None
+    assert record(module, normals.split(1)) is None
 
     def fail(*arguments: object, **options: object) -> object:
         raise RuntimeError("not in this version")
 
     monkeypatch.setattr(torch.jit, "trace", fail)
-    assert record(module, normals) is None
+    assert record(module, normals.split(1)) is None
 
 
 def test_loading_and_recording_leave_torchs_compiler_and_scikit_learn_alone() -> None:
