@@ -10,6 +10,7 @@ Needs the extra `mlflow`.
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,9 @@ def save_model(detector: FewShotDetector, path: str | Path, **options: Any) -> N
     pyfunc = _pyfunc()
     with tempfile.TemporaryDirectory(prefix="fewone-mlflow-") as folder:
         pyfunc.save_model(path=str(path), **_describe(detector, Path(folder)), **options)
+    # MLflow tries the model once, and Python leaves what it compiled beside the code.
+    for compiled in Path(path).rglob("__pycache__"):
+        shutil.rmtree(compiled, ignore_errors=True)
 
 
 def load_model(uri: str) -> FewShotDetector:

@@ -30,6 +30,8 @@ def test_a_saved_model_scores_as_the_detector_and_holds_no_pickle(tmp_path: Path
 
     detector = fewone.load("series", false_alarm_rate=0.05).fit(make_series(10).astype(np.float32))
     fewone.mlflow.save_model(detector, tmp_path / "model")
+    suffixes = {path.suffix for path in (tmp_path / "model").rglob("*") if path.is_file()}
+    assert suffixes <= {".json", ".safetensors", ".py", ".txt", ".yaml", ""}
     new = np.concatenate([make_series(2, seed=1), with_burst(make_series(2, seed=2))]).astype(np.float32)
     model = mlflow.pyfunc.load_model(str(tmp_path / "model"))
     told = model.predict(new)
@@ -37,8 +39,6 @@ def test_a_saved_model_scores_as_the_detector_and_holds_no_pickle(tmp_path: Path
     assert told["label"].tolist() == detector.predict(new).tolist() == [1, 1, -1, -1]
     as_table = model.predict(pandas.DataFrame(new))  # as Spark and a scoring server send it
     np.testing.assert_allclose(as_table["score_samples"], detector.score_samples(new), atol=1e-5)
-    suffixes = {path.suffix for path in (tmp_path / "model").rglob("*") if path.is_file()}
-    assert suffixes <= {".json", ".safetensors", ".py", ".txt", ".yaml", ""}
     assert not [path for path in (tmp_path / "model").rglob("*") if "pkl" in path.name or "pickle" in path.name]
     back = fewone.mlflow.load_model(str(tmp_path / "model"))
     assert back.false_alarm_rate == 0.05
