@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fewone import FewShotDetector, load
 from fewone.checkpoints import ModelSpec, build_learner
 from fewone.episodes import InputScaling
-from fewone.learners import LearnerSettings
+from fewone.learners import EvidenceSettings
 from fewone.networks import NetworkSettings
 
 Values = NDArray[np.float64]
@@ -56,7 +56,7 @@ def make_waves(random: np.random.Generator, count: int) -> Values:
 def make_evidence() -> FewShotDetector:
     card = ModelSpec(
         "evidence",
-        LearnerSettings(),
+        EvidenceSettings(),
         NetworkSettings(),
         (1, 128),
         InputScaling(),
