@@ -59,3 +59,7 @@ def test_a_saved_detector_of_free_shape_scores_the_same(make_detector: Make, tmp
     detector = make_detector("evidence", (0, 0)).fit(values)
     detector.save(tmp_path / "saved")
     np.testing.assert_array_equal(load(tmp_path / "saved").score_samples(values), detector.score_samples(values))
+
+
+def test_a_model_of_any_shape_says_so_in_its_repr() -> None:
+    assert repr(load("series")) == "FewShotDetector(evidence for any shape, not fitted)"

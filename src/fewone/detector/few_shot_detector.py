@@ -579,7 +579,10 @@ class FewShotDetector(Estimator):
         )
 
     def __repr__(self) -> str:
-        parts = [] if self.card is None else [f"{self.card.algorithm} for {'x'.join(map(str, self.card.shape))}"]
+        parts = []
+        if self.card is not None:
+            shape = "any shape" if 0 in self.card.shape else "x".join(map(str, self.card.shape))
+            parts.append(f"{self.card.algorithm} for {shape}")
         if self.card is None and self.learner is not None:
             parts.append(type(self.learner).__name__)
         parts += [f"{name}={getattr(self, name):g}" for name in _NUMBERS if getattr(self, name) is not None]
