@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -46,7 +45,7 @@ from fewone.networks import NetworkSettings
 from fewone.sampling import EpisodeSampler
 from fewone.zoo import Accuracy, write_card
 from fewone.zoo.cards import HOME
-from fewone.zoo_making import read_description
+from fewone.zoo_making import read_description, run_maker
 
 with needed_for("making a model of the zoo"):
     import tyro
@@ -419,13 +418,7 @@ def _summarize(size: int, values: Tensor) -> Accuracy:
 
 def main(arguments: list[str] | None = None) -> int:
     """0 if the model is in the zoo, 2 for a mistake."""
-    chosen = tyro.cli(Arguments, args=arguments, prog="python -m fewone.series_making")
-    try:
-        print(make(chosen))
-    except FewoneError as error:
-        print(f"fewone: {error}", file=sys.stderr)
-        return 2
-    return 0
+    return run_maker(make, Arguments, "series_making", arguments)
 
 
 if __name__ == "__main__":

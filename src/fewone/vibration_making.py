@@ -12,7 +12,6 @@ validation tasks teach; the directions that an episode is shown by were learned 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,6 +33,7 @@ from fewone.learners.evidence import Evidence, EvidenceSettings, Observed
 from fewone.learners.evidence_kinds import Features
 from fewone.learners.evidence_kinds.projection import find_projection
 from fewone.learners.evidence_kinds.vibration import MachineTexture
+from fewone.zoo_making import run_maker
 
 with needed_for("making a model of the zoo"):
     import tyro
@@ -272,13 +272,7 @@ def make(arguments: Arguments) -> Path:
 
 def main(arguments: list[str] | None = None) -> int:
     """0 if the folder is written, 2 for a mistake."""
-    chosen = tyro.cli(Arguments, args=arguments, prog="python -m fewone.vibration_making")
-    try:
-        print(make(chosen))
-    except FewoneError as error:
-        print(f"fewone: {error}", file=sys.stderr)
-        return 2
-    return 0
+    return run_maker(make, Arguments, "vibration_making", arguments)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fewone.checkpoints import (
     ModelSpec,
@@ -177,17 +177,30 @@ def read_description(path: Path, card: ModelSpec, accuracy: Sequence[Accuracy]) 
         raise FewoneError(f"{path}: {error}") from error
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """0 if the model is in the zoo, 2 for a mistake."""
-    chosen = tyro.cli(Arguments, args=arguments, prog="python -m fewone.zoo_making")
+Options = TypeVar("Options")
+
+
+def run_maker(make: Callable[[Options], object], options: type[Options], program: str, words: list[str] | None) -> int:
+    """A maker as a command: prints what it made; 0, or 2 for a mistake."""
+    chosen = tyro.cli(options, args=words, prog=f"python -m fewone.{program}")
     try:
-        folder = make_model(chosen.trained, chosen.card, chosen.results, chosen.home)
+        print(make(chosen))
     except FewoneError as error:
         print(f"fewone: {error}", file=sys.stderr)
         return 2
-    size = sum(file.stat().st_size for file in folder.iterdir())
-    print(f"{folder}: {size / 1e6:.2f} MB; see it with: fewone models {folder.name}")
     return 0
+
+
+def make(arguments: Arguments) -> str:
+    """Put the model into the zoo; what to say of it."""
+    folder = make_model(arguments.trained, arguments.card, arguments.results, arguments.home)
+    size = sum(file.stat().st_size for file in folder.iterdir())
+    return f"{folder}: {size / 1e6:.2f} MB; see it with: fewone models {folder.name}"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """0 if the model is in the zoo, 2 for a mistake."""
+    return run_maker(make, Arguments, "zoo_making", arguments)
 
 
 if __name__ == "__main__":
