@@ -20,7 +20,8 @@ from fewone.calibration import CalibrationMap, CalibrationPoint, NormalQuantiles
 from fewone.calibration.calibrated import LEVELS
 from fewone.detector.envelope import Envelope, Guarded
 from fewone.detector.few_shot_detector import FewShotDetector
-from fewone.learners import LEARNERS
+from fewone.episodes import InputScaling
+from fewone.learners import LEARNERS, ProtoNet
 from fewone.zoo import read_models
 
 FACTORS = 10.0 ** np.arange(7)
@@ -152,6 +153,16 @@ def test_a_row_of_a_table_far_from_everything_is_anomalous(made: tuple[np.ndarra
     detector = FewShotDetector().fit(normals)
     for name in ("offset", "noise", "spike"):
         assert (detector.decision_function([FAULTS[name](example, 1e6, direction)]) < 0).all(), name
+
+
+@settings(max_examples=20)
+@given(situations((32,)), st.sampled_from([torch.float32, torch.float64]))
+def test_series_given_as_rows_of_a_table_to_a_learner_of_ones_own_are_anomalous_when_far_from_everything(
+    made: tuple[np.ndarray, np.ndarray, np.ndarray], dtype: torch.dtype
+) -> None:
+    network = torch.nn.Sequential(torch.nn.Linear(32, 8), torch.nn.ReLU(), torch.nn.Linear(8, 4))
+    detector = FewShotDetector(ProtoNet(network).to(dtype), scaling=InputScaling(standardize=True))
+    check_faults_end_anomalous(detector, *made)
 
 
 @pytest.mark.parametrize("name", [model.name for model in read_models() if len(model.card.shape) == 2])

@@ -1,9 +1,10 @@
 """K normals -> how far an example lies outside of everything they show. Fixed evidence that no training can spoil.
 
 A learner's opinion extrapolates: to an adapted network a dead sensor may look more normal than any normal. Here plain
-statistics of an example (level, extremes, spread, step sizes, spectrum; of pictures also colour) are compared with
-those of the normals, each by Student's prediction bound. Let v be a statistic of the query, m and s its mean and
-deviation over the K normals. With a prior deviation s0 that weighs as much as nu0 + 1 further normals,
+statistics of an example (level, extremes, spread, step sizes, spectrum; of pictures also colour; of a table its columns
+and the spread of a row) are compared with those of the normals, each by Student's prediction bound. Let v be a
+statistic of the query, m and s its mean and deviation over the K normals. With a prior deviation s0 that weighs as much
+as nu0 + 1 further normals,
 
     s'^2 = (nu0 * s0^2 + (K - 1) * s^2) / (nu0 + K - 1),
     bound = width * min(t(1 - share / (2 * statistics), nu0 + K - 1), WIDEST) * s' * sqrt(1 + 1/K),
@@ -45,7 +46,7 @@ TAIL_FREEDOM = 4.0
 """As nu0, of the tail behind the bound: that of real normals is heavier than Student's."""
 
 PRIOR_DEVIATIONS = {
-    "table": {"level": 0.4},
+    "table": {"level": 0.4, "spread": 0.4},
     "series": {
         "level": 0.4,
         "highest": 0.7,
@@ -81,6 +82,10 @@ FARTHEST = 1e30
 FOLD_VALUES = 1 << 24
 """Leaving one out measures many supports at once, of about this many values in all."""
 
+ROW = 8
+"""From so many columns on a table's row may be a series: then its spread over the columns counts, too, and a flat line
+through the middle of waves that differ in phase is outside, though each of its values is near a column's mean."""
+
 BANDS, PARTS, QUIET = 6, 8, 1e-3
 """At most so many octaves of the spectrum; a series is quiet in the quietest of so many parts, and below this share of
 the normals' deviation it does not matter how quiet: short plateaus are common in what is normal."""
@@ -100,6 +105,7 @@ class Envelope(nn.Module):
 
     centre: Tensor
     unit: Tensor
+    row_unit: Tensor
     middle: Tensor
     bound: Tensor
 
@@ -113,6 +119,7 @@ class Envelope(nn.Module):
         floor = 1e-6 * centre.abs() + math.sqrt(torch.finfo(normals.dtype).tiny)
         self.register_buffer("centre", centre)
         self.register_buffer("unit", torch.maximum(unit, floor))
+        self.register_buffer("row_unit", self.unit.amax(-1, keepdim=True))
         found = self._measure(normals)
         self.kinds = found.kinds
         self.deviations = _count_deviations(found, normals.shape[1], share)
@@ -132,7 +139,13 @@ class Envelope(nn.Module):
     def _measure(self, values: Tensor) -> Statistics:
         scaled = (values - self.centre) / self.unit
         found = measure(scaled.flatten(0, 1))
-        return replace(found, values=found.values.view(*scaled.shape[:2], -1))
+        found = replace(found, values=found.values.view(*scaled.shape[:2], -1))
+        return self._add_row_spread(found, values) if values.dim() == 3 and values.shape[2] >= ROW else found
+
+    def _add_row_spread(self, found: Statistics, rows: Tensor) -> Statistics:
+        """Of a table's rows (S, n, columns), all columns in one unit."""
+        spread = _log_size(_variance(rows / self.row_unit)).unsqueeze(-1)
+        return Statistics(torch.cat([found.values, spread], -1), (*found.kinds, "spread"), "table")
 
 
 class Guarded(nn.Module):
