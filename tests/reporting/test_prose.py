@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from fewone.reporting.findings import collect
 from fewone.reporting.markdown import render_markdown
 from fewone.reporting.page import Report, build_report
 from fewone.reporting.prose import OPEN, PAGES, Quotes, render_pages
+from fewone.reporting.seed_averages import collect
 
 ROOT = Path(__file__).parents[2]
 

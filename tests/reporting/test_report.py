@@ -11,11 +11,11 @@ from fewone.errors import FewoneError
 from fewone.experiments import default_experiment
 from fewone.reporting.curves import draw_curves
 from fewone.reporting.false_alarm_tables import compare_rate
-from fewone.reporting.findings import collect
 from fewone.reporting.markdown import render_markdown
 from fewone.reporting.page import Report, build_report, render_html
 from fewone.reporting.published import NAMES, read_published
 from fewone.reporting.records_page import render_records
+from fewone.reporting.seed_averages import collect
 from fewone.reporting.tables import build_paper_tables, compare_with_paper
 from fewone.results import (
     Alarms,
@@ -72,19 +72,19 @@ def test_rows_stand_beside_the_papers_numbers(tmp_path: Path) -> None:
     ours = rows["OC-MAML"]["sts-sawtooth, K=10"]
     assert ours is not None and ours.ours is not None
     assert ours.ours.mean == pytest.approx(98.0)
-    assert (ours.seeds, ours.verdict, ours.published) == (2, "within", 95.7)
+    assert (ours.seeds, ours.comparison, ours.published) == (2, "within", 95.7)
     worse = rows["MAML"]["sts-sawtooth, K=10"]
-    assert worse is not None and worse.verdict == "worse"
+    assert worse is not None and worse.comparison == "worse"
     still_open = rows["OC-MAML"]["omniglot, K=10"]
-    assert still_open is not None and still_open.verdict == "open"
+    assert still_open is not None and still_open.comparison == "open"
     assert main.filled == 2
 
 
 def test_a_newer_row_of_the_same_seed_replaces_the_older(tmp_path: Path) -> None:
     newer = replace(make_row("oc-maml", 0.9), provenance=replace(PROVENANCE, timestamp="2026-02-01T00:00:00+00:00"))
     write_records(tmp_path / "a", newer, make_row("oc-maml", 0.6))
-    (finding,) = collect(tmp_path).findings
-    assert finding.summary.accuracy.mean == pytest.approx(0.9)
+    (average,) = collect(tmp_path).single
+    assert average.summary.accuracy.mean == pytest.approx(0.9)
 
 
 def test_a_training_and_a_cosine_that_were_kept_twice_count_once(tmp_path: Path) -> None:
@@ -93,8 +93,8 @@ def test_a_training_and_a_cosine_that_were_kept_twice_count_once(tmp_path: Path)
     for provenance, value in ((later, 0.5), (PROVENANCE, 0.1)):
         training = Training(experiment, provenance, (ValidationPoint(1, 1.0, value, value),))
         write_records(tmp_path / "a", training, Cosine(experiment, provenance, ("a", "b"), (value, value)))
-    evidence = collect(tmp_path)
-    ((training,),), ((cosine,),) = evidence.trainings.values(), evidence.cosines.values()
+    averages = collect(tmp_path)
+    ((training,),), ((cosine,),) = averages.trainings.values(), averages.cosines.values()
     assert (training.history[0].loss, cosine.values) == (0.5, (0.5, 0.5))
 
 
@@ -146,7 +146,7 @@ def test_two_settings_of_one_method_are_told_apart_by_what_differs(tmp_path: Pat
 
 def check_links(report: Report) -> None:
     """Every link of the page leads to a training on a page of records, and both pages need nothing else."""
-    records = render_records(report.evidence)
+    records = render_records(report.averages)
     links = re.findall(r'href="records/([^"#]+)#([^"]+)"', render_html(report))
     assert links and all(f'id="{anchor}"' in records[page] for page, anchor in links)
 
@@ -186,9 +186,9 @@ def test_target_and_observed_false_alarms_have_a_table_and_a_new_machine_one_of_
     assert [label for label, _ in known.rows] == ["cnc/A, plda K=10, each example", "cnc/A, plda K=10, each run"]
     cells = known.rows[0][1]
     assert cells[0] is None and cells[2] is not None and cells[2].ours is not None
-    assert (cells[2].ours.mean, cells[2].verdict, cells[2].seeds) == (pytest.approx(5.0), "better", 2)
+    assert (cells[2].ours.mean, cells[2].comparison, cells[2].seeds) == (pytest.approx(5.0), "better", 2)
     assert cells[2].ours.low == pytest.approx(0.0), "over tasks, each the mean of its seeds"
-    assert known.rows[1][1][0] is not None and known.rows[1][1][0].verdict == "worse"
+    assert known.rows[1][1][0] is not None and known.rows[1][1][0].comparison == "worse"
     assert [label.split(",")[0] for label, _ in shifted.rows] == ["cnc/M02", "cnc/M02-B"]
     assert "a shift" in shifted.title
     markdown = render_markdown(report)
@@ -234,7 +234,7 @@ def test_own_learners_stand_beside_the_papers_best_and_our_own_maml(tmp_path: Pa
     shown = dict(zip(report.own.columns, cells, strict=True))
     own, reference = shown["K=10, own threshold"], shown["OC-MAML here, K=10"]
     assert own is not None and own.ours is not None and reference is not None and reference.ours is not None
-    assert (own.published, own.verdict) == (95.7, "better")
+    assert (own.published, own.comparison) == (95.7, "better")
     assert reference.ours.mean == pytest.approx(97.0)
     assert shown["K=2, own threshold"] is None
     assert "95.7 / **99.0" in render_markdown(report)
@@ -262,7 +262,7 @@ def test_the_nine_digits_are_also_judged_together_beside_the_papers_best_mean(tm
     assert cell.published == 92.4, "OC-MAML's mean over the digits, by batch norm whichever is better"
     (table,) = [table for table in report.datasets if table.title.startswith("mt-mnist/0 to 8 together")]
     assert [label.split()[0] for label, _ in table.rows] == ["plda", "no-support"]
-    identifiers = re.findall(r'<details id="([^"]+)"', "".join(render_records(report.evidence).values()))
+    identifiers = re.findall(r'<details id="([^"]+)"', "".join(render_records(report.averages).values()))
     assert len(identifiers) == len(set(identifiers)) == 19, "each training is shown once"
 
 
@@ -280,8 +280,8 @@ def test_a_seed_that_was_judged_at_more_k_stands_with_the_other_seeds(tmp_path: 
     write_records(
         tmp_path / "a", *rows, replace(more, provenance=replace(PROVENANCE, timestamp="2026-02-01T00:00:00+00:00"))
     )
-    (finding,) = collect(tmp_path).findings
-    assert (finding.seeds, finding.summary.accuracy.mean) == (2, pytest.approx(0.85))
+    (average,) = collect(tmp_path).single
+    assert (average.seeds, average.summary.accuracy.mean) == (2, pytest.approx(0.85))
 
 
 def test_a_row_from_before_a_setting_existed_is_the_same_experiment(tmp_path: Path) -> None:
@@ -290,8 +290,8 @@ def test_a_row_from_before_a_setting_existed_is_the_same_experiment(tmp_path: Pa
     write_records(tmp_path / "a", newer)
     (path,) = write_records(tmp_path / "b", older)
     path.write_text(path.read_text().replace('"leave_out":0,', ""))
-    (finding,) = collect(tmp_path).findings
-    assert finding.summary.accuracy.mean == pytest.approx(0.9)
+    (average,) = collect(tmp_path).single
+    assert average.summary.accuracy.mean == pytest.approx(0.9)
 
 
 def test_curves_keep_apart_what_was_trained_in_other_ways(tmp_path: Path) -> None:

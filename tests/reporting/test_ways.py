@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from fewone.experiments import default_experiment
-from fewone.reporting.findings import collect
 from fewone.reporting.markdown import render_markdown
 from fewone.reporting.page import build_report, render_html
+from fewone.reporting.seed_averages import collect
 from fewone.reporting.tables import Cell, build_paper_tables
 from fewone.results import (
     Cosine,
@@ -66,13 +66,13 @@ def main_cell(folder: Path, label: str = "OC-MAML", column: str = "sts-sawtooth,
 def test_one_task_and_one_seed_give_no_verdict_and_several_seeds_an_interval_over_them(tmp_path: Path) -> None:
     write_records(tmp_path / "a", judge("oc-maml", 0.94, "mt-mnist/0", units=1))
     cell = main_cell(tmp_path, column="mt-mnist/0, K=10")
-    assert cell.ours == Interval(pytest.approx(94.0), None, None, 1) and cell.verdict == "unjudged"
+    assert cell.ours == Interval(pytest.approx(94.0), None, None, 1) and cell.comparison == "unjudged"
     assert "95.1 / **94.0** (1" in render_markdown(build_report(collect(tmp_path)))
     seeds = [judge("oc-maml", 0.94 + seed / 1000, "mt-mnist/0", units=1, seed=seed) for seed in (1, 2)]
     write_records(tmp_path / "a", *seeds)
     cell = main_cell(tmp_path, column="mt-mnist/0, K=10")
     assert cell.ours is not None and cell.ours.low is not None and cell.ours.units == 3
-    assert (cell.ours.mean, cell.verdict, cell.seeds) == (pytest.approx(94.1), "worse", 3)
+    assert (cell.ours.mean, cell.comparison, cell.seeds) == (pytest.approx(94.1), "worse", 3)
 
 
 def test_a_cell_says_which_iteration_was_kept_and_where_the_first_validation_won(tmp_path: Path) -> None:

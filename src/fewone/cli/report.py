@@ -10,11 +10,11 @@ from rich.console import Console
 
 from fewone.cli.options import parse_options
 from fewone.files import atomic_write
-from fewone.reporting.findings import collect
 from fewone.reporting.markdown import render_markdown
 from fewone.reporting.page import build_report, render_html
 from fewone.reporting.prose import render_pages
 from fewone.reporting.records_page import FOLDER, render_records
+from fewone.reporting.seed_averages import collect
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,12 @@ def main(arguments: list[str]) -> int:
     report = build_report(collect(chosen.results))
     (chosen.out / FOLDER).mkdir(parents=True, exist_ok=True)
     atomic_write(chosen.out / "index.html", render_html(report).encode())
-    for name, page in render_records(report.evidence).items():
+    for name, page in render_records(report.averages).items():
         atomic_write(chosen.out / FOLDER / name, page.encode())
     for name, text in {"results.md": render_markdown(report), **render_pages(report)}.items():
         atomic_write(chosen.out / name, text.encode())
     console = Console()
-    for notice in report.evidence.notices:
+    for notice in report.averages.notices:
         console.print(notice, highlight=False, markup=False)
     console.print(
         f"{chosen.out / 'index.html'}: {report.wanted_cells - report.open_cells} of {report.wanted_cells} published"

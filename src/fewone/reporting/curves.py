@@ -1,12 +1,12 @@
-"""Evidence -> curves: validation accuracy against work, test accuracy against K and against the share of anomalies."""
+"""SeedAverages -> curves: validation accuracy by work, test accuracy by K and by the share of anomalies."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from fewone.reporting.findings import Evidence, SeedAverage
 from fewone.reporting.line_plot import Line, draw_lines
+from fewone.reporting.seed_averages import SeedAverage, SeedAverages
 
 
 @dataclass(frozen=True)
@@ -17,10 +17,10 @@ class Figure:
     svg: str
 
 
-def draw_curves(evidence: Evidence) -> tuple[Figure, ...]:
+def draw_curves(averages: SeedAverages) -> tuple[Figure, ...]:
     """Every curve for which there are points."""
     figures = []
-    kept = [one for seeds in evidence.trainings.values() for one in seeds if len(one.history) > 1]
+    kept = [one for seeds in averages.trainings.values() for one in seeds if len(one.history) > 1]
     for dataset in sorted({training.experiment.dataset for training in kept}):
         trainings = [training for training in kept if training.experiment.dataset == dataset]
         for x_label, key in (("iterations", "iteration"), ("CPU minutes", "cpu_seconds")):
@@ -33,24 +33,24 @@ def draw_curves(evidence: Evidence) -> tuple[Figure, ...]:
                 for t in trainings
             ]
             figures.append(_draw(f"{dataset}: validation accuracy against {x_label}", x_label, lines))
-    figures += _draw_along(evidence, "K", lambda finding: finding.k)
-    figures += _draw_along(evidence, "anomalies in the support, %", lambda finding: finding.support_cir)
+    figures += _draw_along(averages, "K", lambda average: average.k)
+    figures += _draw_along(averages, "anomalies in the support, %", lambda average: average.support_cir)
     return tuple(figures)
 
 
-def _draw_along(evidence: Evidence, x_label: str, place: Callable[[SeedAverage], int]) -> list[Figure]:
+def _draw_along(averages: SeedAverages, x_label: str, place: Callable[[SeedAverage], int]) -> list[Figure]:
     """Test accuracy where one learner, trained in one way, was evaluated at three or more places of an axis."""
     figures = []
-    for dataset in sorted({finding.dataset for finding in evidence.findings}):
+    for dataset in sorted({average.dataset for average in averages.single}):
         ways: dict[tuple[str, str], list[SeedAverage]] = {}
-        for finding in evidence.findings:
-            if finding.dataset == dataset and finding.level == "example":
-                label = f"{finding.settings}, {finding.threshold} threshold"
-                ways.setdefault((label, finding.key), []).append(finding)
+        for average in averages.single:
+            if average.dataset == dataset and average.level == "example":
+                label = f"{average.settings}, {average.threshold} threshold"
+                ways.setdefault((label, average.key), []).append(average)
         lines = []
         for (label, _), found in sorted(ways.items()):
-            fixed = [finding for finding in found if _others_equal(finding, found, x_label)]
-            points = sorted((place(finding), 100 * finding.summary.accuracy.mean) for finding in fixed)
+            fixed = [average for average in found if _others_equal(average, found, x_label)]
+            points = sorted((place(average), 100 * average.summary.accuracy.mean) for average in fixed)
             if len(points) >= 3:
                 lines.append(Line(label, tuple(points)))
         if lines:
@@ -58,12 +58,12 @@ def _draw_along(evidence: Evidence, x_label: str, place: Callable[[SeedAverage],
     return figures
 
 
-def _others_equal(finding: SeedAverage, findings: Sequence[SeedAverage], x_label: str) -> bool:
+def _others_equal(average: SeedAverage, averages: Sequence[SeedAverage], x_label: str) -> bool:
     """Along K the support is one-class; along the anomalous share K is the most frequent one."""
     if x_label == "K":
-        return finding.support_cir == 0
-    sizes = [f.k for f in findings]
-    return finding.k == max(set(sizes), key=sizes.count)
+        return average.support_cir == 0
+    sizes = [one.k for one in averages]
+    return average.k == max(set(sizes), key=sizes.count)
 
 
 def _draw(title: str, x_label: str, lines: Sequence[Line]) -> Figure:

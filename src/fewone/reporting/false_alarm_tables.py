@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from fewone.reporting.findings import TOGETHER, AlarmFinding, Evidence
-from fewone.reporting.tables import Cell, Table, Verdict, scale
+from fewone.reporting.seed_averages import TOGETHER, AlarmAverage, SeedAverages
+from fewone.reporting.tables import Cell, Comparison, Table, scale
 from fewone.results import Interval
 
 FACTOR = 1.5
@@ -23,22 +23,22 @@ KINDS = (
 )
 
 
-def build_alarm_tables(evidence: Evidence) -> tuple[Table, ...]:
-    """One table for new tasks of a known kind, one for a new machine; those without findings are left out."""
+def build_alarm_tables(averages: SeedAverages) -> tuple[Table, ...]:
+    """One table for new tasks of a known kind, one for a new machine; those without any are left out."""
     tables = []
     for shifted, title in KINDS:
-        found = [one for one in evidence.alarms if _dataset(one).startswith(SHIFTED) == shifted]
+        found = [one for one in averages.alarms if _dataset(one).startswith(SHIFTED) == shifted]
         if found:
             tables.append(_build_table(title, found))
     return tuple(tables)
 
 
-def compare_rate(target: float, observed: Interval) -> Verdict:
+def compare_rate(target: float, observed: Interval) -> Comparison:
     """Better: within the factor; worse: not. Rates in the same unit."""
     return "better" if target / FACTOR <= observed.mean <= target * FACTOR else "worse"
 
 
-def _build_table(title: str, found: Sequence[AlarmFinding]) -> Table:
+def _build_table(title: str, found: Sequence[AlarmAverage]) -> Table:
     rates = sorted({one.first.rate for one in found}, reverse=True)
     columns = tuple(name for rate in rates for name in (f"target {100 * rate:g} %", "missed"))
     # Of two settings that bear the same name the one that was evaluated last.
@@ -57,7 +57,7 @@ def _build_table(title: str, found: Sequence[AlarmFinding]) -> Table:
     return Table(title, columns, tuple(rows))
 
 
-def _join(placed: dict[tuple[_Key, float], AlarmFinding]) -> dict[tuple[_Key, float], AlarmFinding]:
+def _join(placed: dict[tuple[_Key, float], AlarmAverage]) -> dict[tuple[_Key, float], AlarmAverage]:
     """The datasets that belong together as one, where all of them were evaluated."""
     joined = {}
     for name, members in TOGETHER.items():
@@ -66,21 +66,21 @@ def _join(placed: dict[tuple[_Key, float], AlarmFinding]) -> dict[tuple[_Key, fl
             whole = [part for part in parts if part is not None]
             if key[0] == members[0] and len(whole) == len(members):
                 records = tuple(record for part in whole for record in part.records)
-                joined[(name, *key[1:]), rate] = AlarmFinding(records)
+                joined[(name, *key[1:]), rate] = AlarmAverage(records)
     return joined
 
 
-def _fill(one: AlarmFinding) -> list[Cell | None]:
+def _fill(one: AlarmAverage) -> list[Cell | None]:
     observed, misses = scale(one.observed), scale(one.misses)
     minutes = sum(record.provenance.cpu_seconds for record in one.records) / len(one.records) / 60
-    verdict = compare_rate(100 * one.first.rate, observed)
+    comparison = compare_rate(100 * one.first.rate, observed)
     return [
-        Cell(None, values, verdict_of, None, one.seeds, minutes, one.records)
-        for values, verdict_of in ((observed, verdict), (misses, "new"))
+        Cell(None, values, comparison_of, None, one.seeds, minutes, one.records)
+        for values, comparison_of in ((observed, comparison), (misses, "new"))
     ]
 
 
-def _key(one: AlarmFinding) -> _Key:
+def _key(one: AlarmAverage) -> _Key:
     """Dataset, learner, K, level, and the network, by which two settings of one learner are told apart."""
     experiment = one.first.experiment
     trained = f"trained for K={experiment.k}, filters {'-'.join(map(str, experiment.network.filters))}"
@@ -95,5 +95,5 @@ def _label(keys: Sequence[_Key]) -> dict[_Key, str]:
     }
 
 
-def _dataset(one: AlarmFinding) -> str:
+def _dataset(one: AlarmAverage) -> str:
     return one.first.experiment.dataset

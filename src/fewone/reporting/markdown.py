@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from fewone.reporting.findings import TOGETHER
 from fewone.reporting.page import Report, show_bounds, show_cell
+from fewone.reporting.seed_averages import TOGETHER
 from fewone.reporting.tables import Cell, Table
 from fewone.reporting.ways import LEGEND
 
@@ -111,7 +111,7 @@ def _show_ours(cell: Cell) -> str:
     auroc = "" if cell.auroc is None else f"AUROC {cell.auroc:.1f}"
     plain = "" if cell.plain is None else f"paper's settings {cell.plain:.1f}"
     about = ", ".join(filter(None, [str(cell.seeds), auroc, cell.choice, cell.marks, *cell.notes, plain]))
-    return " ".join(f"**{show_cell(cell)}** {_MARKS.get(cell.verdict, '')} ({about})".split())
+    return " ".join(f"**{show_cell(cell)}** {_MARKS.get(cell.comparison, '')} ({about})".split())
 
 
 def _markdown_own(table: Table) -> list[str]:
@@ -120,7 +120,7 @@ def _markdown_own(table: Table) -> list[str]:
         shown = []
         for cell in cells:
             before = "" if cell is None or cell.published is None else f"{cell.published:g} / "
-            mark = "" if cell is None else _MARKS.get(cell.verdict, "")
+            mark = "" if cell is None else _MARKS.get(cell.comparison, "")
             seeds = "" if cell is None else f"({cell.seeds})"
             shown.append("" if cell is None else " ".join(f"{before}**{show_cell(cell)}** {mark} {seeds}".split()))
         minutes = max(cell.cpu_minutes for cell in cells[:4] if cell is not None)
@@ -132,7 +132,9 @@ def _markdown_alarms(table: Table) -> list[str]:
     lines = [_line(["", *table.columns, "tasks", "seeds"]), _line(["---"] * (3 + len(table.columns)))]
     for label, cells in table.rows:
         first = next(cell for cell in cells if cell is not None)
-        shown = ["" if cell is None else f"{show_bounds(cell)} {_KEPT.get(cell.verdict, '')}".strip() for cell in cells]
+        shown = [
+            "" if cell is None else f"{show_bounds(cell)} {_KEPT.get(cell.comparison, '')}".strip() for cell in cells
+        ]
         units = "" if first.ours is None else str(first.ours.units)
         lines.append(_line([label, *shown, units, str(first.seeds)]))
     return lines

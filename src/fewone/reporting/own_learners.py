@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from fewone.learners import LEARNERS
-from fewone.reporting.findings import TOGETHER, Evidence, SeedAverage
 from fewone.reporting.published import read_published
-from fewone.reporting.tables import Cell, Table, Verdict, choose, compare_with_paper, measure
+from fewone.reporting.seed_averages import TOGETHER, SeedAverage, SeedAverages
+from fewone.reporting.tables import Cell, Comparison, Table, choose, compare_with_paper, measure
 from fewone.reporting.ways import follows_paper
 from fewone.results import Interval, Level, Threshold
 
@@ -14,20 +14,20 @@ SHOWN_K = (2, 10)
 THRESHOLDS: tuple[Threshold, ...] = ("own", "calibrated")
 
 
-def build_own_table(evidence: Evidence) -> Table:
+def build_own_table(averages: SeedAverages) -> Table:
     """Balanced accuracy of every own learner and setting, before and after calibration over tasks."""
     columns = [f"K={k}, {threshold} threshold" for k in SHOWN_K for threshold in THRESHOLDS]
     columns += [f"OC-MAML here, K={k}" for k in SHOWN_K]
     found: dict[tuple[str, Level, str], dict[tuple[int, str], list[SeedAverage]]] = {}
-    for finding in evidence.shown:
-        if _is_own(finding.learner) and finding.support_cir == 0:
-            row = found.setdefault((finding.dataset, finding.level, finding.settings), {})
-            row.setdefault((finding.k, finding.threshold), []).append(finding)
+    for average in averages.shown:
+        if _is_own(average.learner) and average.support_cir == 0:
+            row = found.setdefault((average.dataset, average.level, average.settings), {})
+            row.setdefault((average.k, average.threshold), []).append(average)
     rows = []
     for dataset, level, label in sorted(found):
         settings = found[dataset, level, label]
-        cells = [_fill(settings.get((k, threshold), []), evidence) for k in SHOWN_K for threshold in THRESHOLDS]
-        cells += [_fill(_find_reference(evidence, dataset, level, k), evidence) for k in SHOWN_K]
+        cells = [_fill(settings.get((k, threshold), []), averages) for k in SHOWN_K for threshold in THRESHOLDS]
+        cells += [_fill(_find_reference(averages, dataset, level, k), averages) for k in SHOWN_K]
         name = dataset if level == "example" else f"{dataset}, each run"
         rows.append((f"{name}: {label}", tuple(cells)))
     return Table("The library's own learners", tuple(columns), tuple(rows))
@@ -49,34 +49,34 @@ def best_published(dataset: str, k: int) -> float | None:
     return round(max(means), 1) if means else None
 
 
-def _find_reference(evidence: Evidence, dataset: str, level: Level, k: int) -> list[SeedAverage]:
+def _find_reference(averages: SeedAverages, dataset: str, level: Level, k: int) -> list[SeedAverage]:
     return [
-        finding
-        for finding in evidence.shown
-        if (finding.learner, finding.dataset, finding.level, finding.k) == (REFERENCE, dataset, level, k)
-        and finding.threshold == "own"
-        and finding.support_cir == 0
-        and follows_paper(finding)
+        average
+        for average in averages.shown
+        if (average.learner, average.dataset, average.level, average.k) == (REFERENCE, dataset, level, k)
+        and average.threshold == "own"
+        and average.support_cir == 0
+        and follows_paper(average)
     ]
 
 
-def _fill(candidates: list[SeedAverage], evidence: Evidence) -> Cell | None:
+def _fill(candidates: list[SeedAverage], averages: SeedAverages) -> Cell | None:
     if not candidates:
         return None
-    finding = choose(candidates, evidence)
-    ours = measure(finding)
-    published = best_published(finding.dataset, finding.k)
-    verdict = _verdict(published, ours)
+    average = choose(candidates, averages)
+    ours = measure(average)
+    published = best_published(average.dataset, average.k)
+    comparison = _compare(published, ours)
     return Cell(
         published,
         ours,
-        verdict,
-        100 * finding.summary.auroc.mean,
-        finding.seeds,
-        finding.cpu_minutes,
-        finding.rows,
+        comparison,
+        100 * average.summary.auroc.mean,
+        average.seeds,
+        average.cpu_minutes,
+        average.rows,
     )
 
 
-def _verdict(published: float | None, ours: Interval) -> Verdict:
+def _compare(published: float | None, ours: Interval) -> Comparison:
     return "new" if published is None else compare_with_paper(published, ours)

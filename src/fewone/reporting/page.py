@@ -1,4 +1,4 @@
-"""Evidence -> one self-contained HTML page and, linked from it, a page of records per dataset."""
+"""SeedAverages -> one self-contained HTML page and, linked from it, a page of records per dataset."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from importlib.resources import files
 from fewone.extras import needed_for
 from fewone.reporting.curves import Figure, draw_curves
 from fewone.reporting.false_alarm_tables import build_alarm_tables
-from fewone.reporting.findings import Evidence
 from fewone.reporting.own_learners import build_own_table
 from fewone.reporting.records_page import link_to
+from fewone.reporting.seed_averages import SeedAverages
 from fewone.reporting.tables import Cell, Table, build_dataset_tables, build_paper_tables, build_unadapted_table
 from fewone.reporting.ways import LEGEND
 from fewone.results import identify_training
@@ -27,7 +27,7 @@ class Report:
     paper: tuple[Table, ...]
     datasets: tuple[Table, ...]
     figures: tuple[Figure, ...]
-    evidence: Evidence
+    averages: SeedAverages
     own: Table
     unadapted: Table
     alarms: tuple[Table, ...] = ()
@@ -37,8 +37,8 @@ class Report:
         """What all shown rows cost together: training and evaluation, each training once."""
         spent = {
             identify_training(row.experiment): row.provenance.cpu_seconds
-            for finding in self.evidence.findings
-            for row in finding.rows
+            for average in self.averages.single
+            for row in average.rows
         }
         return sum(spent.values()) / 3600
 
@@ -55,15 +55,15 @@ class Report:
         return sum(table.wanted for table in self.paper)
 
 
-def build_report(evidence: Evidence) -> Report:
+def build_report(averages: SeedAverages) -> Report:
     return Report(
-        build_paper_tables(evidence),
-        build_dataset_tables(evidence),
-        draw_curves(evidence),
-        evidence,
-        build_own_table(evidence),
-        build_unadapted_table(evidence),
-        build_alarm_tables(evidence),
+        build_paper_tables(averages),
+        build_dataset_tables(averages),
+        draw_curves(averages),
+        averages,
+        build_own_table(averages),
+        build_unadapted_table(averages),
+        build_alarm_tables(averages),
     )
 
 

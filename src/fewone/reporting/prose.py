@@ -1,4 +1,4 @@
-"""Pages of prose whose figures come from rows: templates quote a finding by learner, dataset and K.
+"""Pages of prose whose figures come from rows: templates quote an average by learner, dataset and K.
 
 `fewone report` renders them beside its tables, and a test compares the committed pages with the committed rows.
 """
@@ -11,9 +11,9 @@ from importlib.resources import files
 from typing import Literal
 
 from fewone.extras import needed_for
-from fewone.reporting.findings import SeedAverage, average_units
 from fewone.reporting.page import Report
 from fewone.reporting.published import read_published
+from fewone.reporting.seed_averages import SeedAverage, average_units
 from fewone.reporting.tables import Cell, choose, find_current, measure
 from fewone.reporting.ways import follows_authors, follows_paper
 from fewone.results import interval
@@ -46,13 +46,13 @@ class Quotes:
         small: bool = False,
         front: str = "",
     ) -> SeedAverage | None:
-        """The finding that the tables would show; of an own learner the recipe with the most seeds.
+        """The average that the tables would show; of an own learner the recipe with the most seeds.
 
         small: with the paper's network and no augmentation. front: the network's front end.
         """
         found = [
             one
-            for one in self.report.evidence.shown
+            for one in self.report.averages.shown
             if (one.learner, one.dataset, one.k, one.level) == (learner, dataset, k, "run" if run else "example")
             and one.threshold == ("calibrated" if calibrated else "own")
             and one.normal_share == share
@@ -63,11 +63,11 @@ class Quotes:
         ]
         if learner in OWN:
             return max(found, key=lambda one: (one.seeds, one.rows[-1].provenance.timestamp), default=None)
-        return choose(find_current(found), self.report.evidence) if found else None
+        return choose(find_current(found), self.report.averages) if found else None
 
     def number(self, learner: str, dataset: str, k: int = 10, metric: str = "accuracy", **how: object) -> float | None:
-        finding = self.find(learner, dataset, k, **how)  # type: ignore[arg-type]
-        return None if finding is None else measure(finding, metric).mean
+        average = self.find(learner, dataset, k, **how)  # type: ignore[arg-type]
+        return None if average is None else measure(average, metric).mean
 
     def say(
         self, learner: str, dataset: str, k: int = 10, metric: str = "accuracy", digits: int = 1, **how: object
@@ -88,18 +88,18 @@ class Quotes:
 
     def spread(self, learner: str, dataset: str, k: int = 10, **how: object) -> str:
         """From the lowest to the highest seed."""
-        finding = self.find(learner, dataset, k, **how)  # type: ignore[arg-type]
-        if finding is None:
+        average = self.find(learner, dataset, k, **how)  # type: ignore[arg-type]
+        if average is None:
             return OPEN
         by_seed: dict[int, list[float]] = {}
-        for row in finding.rows:
+        for row in average.rows:
             by_seed.setdefault(row.seed, []).append(100 * row.summary.accuracy.mean)
         means = sorted(sum(values) / len(values) for values in by_seed.values())
         return f"{means[0]:.1f} to {means[-1]:.1f}"
 
     def minutes(self, learner: str, dataset: str, k: int = 10, **how: object) -> str:
-        finding = self.find(learner, dataset, k, **how)  # type: ignore[arg-type]
-        return OPEN if finding is None else f"{finding.cpu_minutes:.0f}"
+        average = self.find(learner, dataset, k, **how)  # type: ignore[arg-type]
+        return OPEN if average is None else f"{average.cpu_minutes:.0f}"
 
     def paper(self, model: str, dataset: str, k: int = 10, bn: Literal["yes", "no", "best"] | None = None) -> str:
         """The published accuracy; bn None: the best of both."""
@@ -116,23 +116,23 @@ class Quotes:
         """The accuracy without a step and with all of them, of one training: "50.0 → 99.4"."""
         found = [
             one
-            for one in self.report.evidence.unadapted
+            for one in self.report.averages.unadapted
             if (one.learner, one.dataset, one.k, one.normed) == (learner, dataset, k, bn) and follows_paper(one)
         ]
         if not found:
             return f"{OPEN} → {self.say(learner, dataset, k, bn=bn)}"
-        before = choose(found, self.report.evidence)
+        before = choose(found, self.report.averages)
         (after,) = [
             one
-            for one in self.report.evidence.find(learner, dataset, k)
+            for one in self.report.averages.find(learner, dataset, k)
             if (one.key, one.normal_share, one.level, one.threshold)
             == (before.key, before.normal_share, before.level, "own")
         ]
         return f"{measure(before).mean:.1f} → {measure(after).mean:.1f}"
 
     def cosine(self, learner: str, dataset: str, k: int = 10, bn: bool | None = None) -> str:
-        finding = self.find(learner, dataset, k, bn)
-        cosines = () if finding is None else self.report.evidence.cosines.get(finding.key, ())
+        average = self.find(learner, dataset, k, bn)
+        cosines = () if average is None else self.report.averages.cosines.get(average.key, ())
         if not cosines:
             return OPEN
         return f"{interval(average_units([(one.units, one.values) for one in cosines])).mean:.2f}"
@@ -157,9 +157,9 @@ class Quotes:
 PAPERS_FILTERS = (32, 32, 32, 32)
 
 
-def _is_small(finding: SeedAverage) -> bool:
-    filters = tuple(finding.shown_at("network.filters"))
-    return not finding.shown_at("training.augmentation") and filters == PAPERS_FILTERS
+def _is_small(average: SeedAverage) -> bool:
+    filters = tuple(average.shown_at("network.filters"))
+    return not average.shown_at("training.augmentation") and filters == PAPERS_FILTERS
 
 
 def _has_papers_network(cell: Cell) -> bool:
@@ -172,11 +172,16 @@ def _compare(cells: Sequence[Cell | None], columns: Sequence[str]) -> str:
     if not run:
         return "not run"
     parts = []
-    for verdict, name in (("within", "within"), ("better", "above"), ("worse", "below"), ("unjudged", "no interval")):
+    for comparison, name in (
+        ("within", "within"),
+        ("better", "above"),
+        ("worse", "below"),
+        ("unjudged", "no interval"),
+    ):
         shown = [
             f"{column.replace(', ', ' ')} {cell.ours.mean - cell.published:+.1f}"
             for cell, column in run
-            if cell.verdict == verdict and cell.ours is not None and cell.published is not None
+            if cell.comparison == comparison and cell.ours is not None and cell.published is not None
         ]
         parts += [f"{name}: {', '.join(shown)}"] if shown else []
     return "; ".join(parts)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from html import escape
 
-from fewone.reporting.findings import Evidence
+from fewone.reporting.seed_averages import SeedAverages
 from fewone.results import Alarms, Interval, Provenance, Record, Row, Summary, Training, identify_training
 
 FOLDER = "records"
@@ -38,23 +38,23 @@ def name_page(record: Record) -> str:
     return re.sub(r"[^\w-]+", "-", record.experiment.dataset) + ".html"
 
 
-def render_records(evidence: Evidence) -> dict[str, str]:
+def render_records(averages: SeedAverages) -> dict[str, str]:
     """The pages by their names."""
     shown: dict[str, dict[str, list[Record]]] = {}
-    for record in _list_records(evidence):
+    for record in _list_records(averages):
         trainings = shown.setdefault(name_page(record), {})
         trainings.setdefault(identify_training(record.experiment), []).append(record)
-    return {name: _render_page(trainings, evidence.files) for name, trainings in shown.items()}
+    return {name: _render_page(trainings, averages.files) for name, trainings in shown.items()}
 
 
-def _list_records(evidence: Evidence) -> Iterable[Record]:
-    for seeds in evidence.trainings.values():
+def _list_records(averages: SeedAverages) -> Iterable[Record]:
+    for seeds in averages.trainings.values():
         yield from seeds
-    for finding in evidence.findings:
-        yield from finding.rows
-    for finding in evidence.unadapted:
-        yield from finding.rows
-    for alarms in evidence.alarms:
+    for average in averages.single:
+        yield from average.rows
+    for average in averages.unadapted:
+        yield from average.rows
+    for alarms in averages.alarms:
         yield from alarms.records
 
 

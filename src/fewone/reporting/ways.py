@@ -1,4 +1,4 @@
-"""By whose way a finding was made: by the paper's words, by its authors' program, and with which other settings."""
+"""By whose way a average was made: by the paper's words, by its authors' program, and with which other settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from fewone.datasets import DATASETS
 from fewone.errors import FewoneError
 from fewone.experiments import default_experiment
-from fewone.reporting.findings import SeedAverage
+from fewone.reporting.seed_averages import SeedAverage
 from fewone.results import Training, ValidationPoint
 from fewone.training import Validation, find_best
 
@@ -32,71 +32,71 @@ LEGEND = (
 )
 
 
-def is_valid(finding: SeedAverage) -> bool:
+def is_valid(average: SeedAverage) -> bool:
     """Whether the training was what its name says.
 
     FB of before on images learned two classes per task, "this class" and "any other", which contradict each other.
     """
-    if not (finding.learner.startswith("fb") and _has_classes(finding.dataset)):
+    if not (average.learner.startswith("fb") and _has_classes(average.dataset)):
         return True
-    return bool(finding.shown_at("learning.batch") == "classes")
+    return bool(average.shown_at("learning.batch") == "classes")
 
 
-def is_current(finding: SeedAverage) -> bool:
+def is_current(average: SeedAverage) -> bool:
     """Whether the weights were chosen as they are now.
 
     Before, FB's and MTL's were chosen by a head that is put on later, Reptile's by K queries: one of each class at K=2.
     """
-    if finding.learner.startswith(("fb", "mtl")):
-        return bool(finding.shown_at("training.select") == "last")
-    return not finding.learner.endswith("reptile") or finding.shown_at("training.validation_queries") is not None
+    if average.learner.startswith(("fb", "mtl")):
+        return bool(average.shown_at("training.select") == "last")
+    return not average.learner.endswith("reptile") or average.shown_at("training.validation_queries") is not None
 
 
-def follows_paper(finding: SeedAverage) -> bool:
+def follows_paper(average: SeedAverage) -> bool:
     """Whether nothing of the authors' program that contradicts the paper's words is switched on."""
     return not (
-        finding.shown_at("learning.query_statistics")
-        or finding.shown_at("learning.balanced_step") is False
-        or finding.shown_at("network.norm_place") == "last"
+        average.shown_at("learning.query_statistics")
+        or average.shown_at("learning.balanced_step") is False
+        or average.shown_at("network.norm_place") == "last"
     )
 
 
-def follows_authors(finding: SeedAverage) -> bool:
+def follows_authors(average: SeedAverage) -> bool:
     """Whether everything in which the authors' program differs from the paper's words is switched on.
 
     The place of the norm and the pooling of odd maps may be either: the program is followed with both, or with neither.
     """
-    learner, dataset = finding.learner, finding.dataset
+    learner, dataset = average.learner, average.dataset
     wanted, found = [], []
-    if learner in QUERY_NORMED and finding.normed:
+    if learner in QUERY_NORMED and average.normed:
         wanted.append(True)
-        found.append(bool(finding.shown_at("learning.query_statistics")))
+        found.append(bool(average.shown_at("learning.query_statistics")))
     if learner == "oc-reptile":
         wanted.append(False)
-        found.append(bool(finding.shown_at("learning.balanced_step")))
+        found.append(bool(average.shown_at("learning.balanced_step")))
     if learner in JUDGED_BALANCED and dataset.startswith(("mt-mnist", "sts-")):
         wanted.append(True)
-        found.append(finding.support_cir == 50)
-    last = finding.shown_at("network.norm_place") == "last" and finding.shown_at("network.halving") == "ceil"
+        found.append(average.support_cir == 50)
+    last = average.shown_at("network.norm_place") == "last" and average.shown_at("network.halving") == "ceil"
     return found == wanted and (bool(wanted) or last)
 
 
-def mark(finding: SeedAverage) -> str:
+def mark(average: SeedAverage) -> str:
     """One letter for each kind of setting that is not the paper's."""
-    usual = _find_usual(finding.dataset, finding.learner, finding.k)
+    usual = _find_usual(average.dataset, average.learner, average.k)
     if usual is None:
         return ""
     letters = [
         letter
         for letter, paths in MARKS.items()
-        if any(_plain(finding.shown_at(path)) != _plain(usual.get(path)) for path in paths)
+        if any(_plain(average.shown_at(path)) != _plain(usual.get(path)) for path in paths)
     ]
-    return "".join(letters) + ("k" if finding.experiment.k != finding.k and not _on_trunk(finding) else "")
+    return "".join(letters) + ("k" if average.experiment.k != average.k and not _on_trunk(average) else "")
 
 
-def _on_trunk(finding: SeedAverage) -> bool:
+def _on_trunk(average: SeedAverage) -> bool:
     """FB and MTL learn nothing that depends on K."""
-    return finding.learner.startswith(("fb", "mtl"))
+    return average.learner.startswith(("fb", "mtl"))
 
 
 def _plain(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Rows -> findings: all seeds of one experiment together, and the trainings behind them."""
+"""Rows -> averages: all seeds of one experiment together, and the trainings behind them."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class SeedAverage:
 
 
 @dataclass(frozen=True)
-class AlarmFinding:
+class AlarmAverage:
     """What became of one target rate over the seeds of an experiment: means with bootstrap intervals over units."""
 
     records: tuple[Alarms, ...]
@@ -134,60 +134,60 @@ class AlarmFinding:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class SeedAverages:
     """Everything that a folder of results holds; trainings and cosines by the key of their experiment, a seed each.
 
     unadapted: gradient-based learners evaluated without an inner step.
     """
 
-    findings: tuple[SeedAverage, ...]
+    single: tuple[SeedAverage, ...]
     joined: tuple[SeedAverage, ...]
     unadapted: tuple[SeedAverage, ...]
     trainings: Mapping[str, tuple[Training, ...]]
     cosines: Mapping[str, tuple[Cosine, ...]]
     failures: tuple[Failure, ...]
     notices: tuple[str, ...]
-    alarms: tuple[AlarmFinding, ...] = ()
+    alarms: tuple[AlarmAverage, ...] = ()
     files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def shown(self) -> tuple[SeedAverage, ...]:
-        """Every finding, of single datasets and of those together."""
-        return self.findings + self.joined
+        """Every average, of single datasets and of those together."""
+        return self.single + self.joined
 
     @cached_property
     def _by_place(self) -> Mapping[tuple[str, str, int], tuple[SeedAverage, ...]]:
         places: dict[tuple[str, str, int], list[SeedAverage]] = {}
-        for finding in self.findings:
-            places.setdefault((finding.learner, finding.dataset, finding.k), []).append(finding)
+        for average in self.single:
+            places.setdefault((average.learner, average.dataset, average.k), []).append(average)
         return {place: tuple(found) for place, found in places.items()}
 
     def find(self, learner: str, dataset: str, k: int) -> tuple[SeedAverage, ...]:
         """What was evaluated of a learner on a dataset with supports of K, in whatever way."""
         return self._by_place.get((learner, dataset, k), ())
 
-    def find_trainings(self, finding: SeedAverage) -> tuple[Training, ...]:
-        """How the finding's trainings went, as far as it was kept."""
-        keys = dict.fromkeys(_key(row.experiment) for row in finding.rows)
+    def find_trainings(self, average: SeedAverage) -> tuple[Training, ...]:
+        """How the average's trainings went, as far as it was kept."""
+        keys = dict.fromkeys(_key(row.experiment) for row in average.rows)
         return tuple(training for key in keys for training in self.trainings.get(key, ()) if training.history)
 
-    def validation_loss(self, finding: SeedAverage) -> float | None:
-        """The lowest validation loss of the finding's trainings, mean over seeds; None where none was kept."""
-        lowest = [min(point.loss for point in training.history) for training in self.find_trainings(finding)]
+    def validation_loss(self, average: SeedAverage) -> float | None:
+        """The lowest validation loss of the average's trainings, mean over seeds; None where none was kept."""
+        lowest = [min(point.loss for point in training.history) for training in self.find_trainings(average)]
         return sum(lowest) / len(lowest) if lowest else None
 
 
-def collect(folder: Path) -> Evidence:
+def collect(folder: Path) -> SeedAverages:
     """All test rows under a folder of results, the newest of each experiment and seed."""
     found = read_results(folder) if folder.is_dir() else ResultSet()
     if not (found.rows or found.failures or found.trainings or found.alarms):
         raise FewoneError(f"{folder}: no results are there; make some with fewone sweep or fewone evaluate")
     evaluated = [row for row in found.rows if row.split == "test"]
     key_of = _remember_keys()
-    findings = tuple(_gather([row for row in evaluated if row.steps is None], key_of))
-    return Evidence(
-        findings,
-        tuple(_join(findings)),
+    single = tuple(_gather([row for row in evaluated if row.steps is None], key_of))
+    return SeedAverages(
+        single,
+        tuple(_join(single)),
         tuple(_gather([row for row in evaluated if row.steps == 0], key_of)),
         _newest(found.trainings, key_of),
         _newest(found.cosines, key_of),
@@ -215,14 +215,14 @@ def _gather(rows: Sequence[Row], key_of: KeyOf) -> Iterable[SeedAverage]:
         yield SeedAverage(kept[0].experiment, *way, kept, average_seeds([row.scores for row in kept]))
 
 
-def _join(findings: Sequence[SeedAverage]) -> Iterable[SeedAverage]:
+def _join(averages: Sequence[SeedAverage]) -> Iterable[SeedAverage]:
     """The datasets that belong together as one, wherever all of them were evaluated in the same way."""
     ways: dict[tuple[str, int, float, str, str], dict[str, SeedAverage]] = {}
-    for finding in findings:
-        if any(finding.dataset in members for members in TOGETHER.values()):
-            key = finding.experiment.key(["dataset", *SEEDS])
-            way = (key, finding.k, finding.normal_share, finding.level, finding.threshold)
-            ways.setdefault(way, {})[finding.dataset] = finding
+    for average in averages:
+        if any(average.dataset in members for members in TOGETHER.values()):
+            key = average.experiment.key(["dataset", *SEEDS])
+            way = (key, average.k, average.normal_share, average.level, average.threshold)
+            ways.setdefault(way, {})[average.dataset] = average
     for name, members in TOGETHER.items():
         for found in ways.values():
             if found.keys() >= set(members):
@@ -247,13 +247,13 @@ def _newest(records: Sequence[Record], key_of: KeyOf) -> dict[str, tuple[Record,
     return {key: tuple(seeds[seed] for seed in sorted(seeds)) for key, seeds in found.items()}
 
 
-def _gather_alarms(alarms: Sequence[Alarms], key_of: KeyOf) -> Iterable[AlarmFinding]:
+def _gather_alarms(alarms: Sequence[Alarms], key_of: KeyOf) -> Iterable[AlarmAverage]:
     groups: dict[tuple[str, int, str, float], dict[int, Alarms]] = {}
     for record in sorted(alarms, key=lambda one: one.provenance.timestamp):
         key = (key_of(record.experiment), record.k, record.level, record.rate)
         groups.setdefault(key, {})[record.seed] = record
     for group in groups.values():
-        yield AlarmFinding(tuple(group[seed] for seed in sorted(group)))
+        yield AlarmAverage(tuple(group[seed] for seed in sorted(group)))
 
 
 def average_units(seeds: Sequence[tuple[tuple[str, ...], tuple[float, ...]]]) -> list[float]:
