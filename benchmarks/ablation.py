@@ -18,7 +18,7 @@ from rich.table import Table
 
 from fewone.calibration import Adapting, Calibrated, HeldOut, calibrate
 from fewone.datasets import load, split_name
-from fewone.episodes import EvaluationPlan, Task, TaskSplits
+from fewone.episodes import EvaluationProtocol, Task, TaskSplits
 from fewone.evaluation.embedded import embed_once
 from fewone.evaluation.protocol import evaluate
 from fewone.evaluation.validation_plan import plan_validation
@@ -92,7 +92,7 @@ def _collect(
     values: dict[str, list[float]],
     learner: Adapting,
     tasks: Sequence[Task],
-    plan: EvaluationPlan,
+    plan: EvaluationProtocol,
     sampler: EpisodeSampler,
 ) -> None:
     scores = evaluate(learner, tasks, plan, sampler, SEED).examples

@@ -20,7 +20,7 @@ import torch
 from rich.table import Table
 
 from fewone.checkpoints import ModelSpec, build_learner
-from fewone.episodes import EvaluationPlan, Examples, InputScaling, RowPool, Store, Task
+from fewone.episodes import EvaluationProtocol, Examples, InputScaling, RowPool, Store, Task
 from fewone.evaluation import evaluate
 from fewone.evaluation.embedded import embed_once
 from fewone.evaluation.protocol import score_queries
@@ -136,7 +136,7 @@ def measure_protocol(learner: MetaLearner, shape: tuple[int, ...]) -> float:
     started = time.process_time()
     judged = embed_once(learner, tasks, InputScaling())
     sampler = EpisodeSampler(support_size=NORMALS, query_size=QUERIES, preparation=judged.preparation)
-    evaluate(judged.learner, judged.tasks, EvaluationPlan(SETS, QUERIES // 2, QUERIES // 2), sampler, seed=0)
+    evaluate(judged.learner, judged.tasks, EvaluationProtocol(SETS, QUERIES // 2, QUERIES // 2), sampler, seed=0)
     return time.process_time() - started
 
 

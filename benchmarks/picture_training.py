@@ -28,7 +28,7 @@ from fewone.datasets import load
 from fewone.datasets.picture_defects import DEFECTS, add_defect
 from fewone.datasets.synthetic_products import CHOICE, draw_products
 from fewone.detector.loading import load_detector
-from fewone.episodes import EvaluationPlan, InputScaling, RowPool, Store, Task, TaskSplits
+from fewone.episodes import EvaluationProtocol, InputScaling, RowPool, Store, Task, TaskSplits
 from fewone.evaluation.protocol import evaluate
 from fewone.experiments import default_experiment
 from fewone.experiments.build import see_once
@@ -103,7 +103,7 @@ def make_splits(name: str, training: Sequence[Task], left_out: Sequence[Task]) -
     """What a user has: some of the training tasks choose the weights and calibrate, the tasks left out only judge."""
     chosen = [task for number, task in enumerate(training) if number % 4 == 3]
     rest = tuple(task for number, task in enumerate(training) if number % 4 != 3)
-    plan = EvaluationPlan(SUPPORTS, QUERIES, QUERIES)
+    plan = EvaluationProtocol(SUPPORTS, QUERIES, QUERIES)
     return TaskSplits(name, rest, tuple(chosen), tuple(left_out), (3, 224, 224), InputScaling(), plan, False, 2)
 
 

@@ -18,7 +18,7 @@ from PIL import Image
 
 from fewone.datasets import DATASETS, LoadOptions, load
 from fewone.datasets.sources import default_data_dirs
-from fewone.episodes import EvaluationPlan, InputScaling, RowPool, Store, Task, TaskSplits
+from fewone.episodes import EvaluationProtocol, InputScaling, RowPool, Store, Task, TaskSplits
 
 # A loaded machine is no reason to fail, and the same examples are tried every time.
 settings.register_profile("steady", deadline=None, derandomize=True)
@@ -141,6 +141,6 @@ def tiny_splits() -> TaskSplits:
         tuple(tasks[8:]),
         (1, 16),
         InputScaling(standardize=True),
-        EvaluationPlan(2, 5, 5),
+        EvaluationProtocol(2, 5, 5),
         fingerprint="f1",
     )

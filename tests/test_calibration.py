@@ -143,7 +143,7 @@ def test_a_single_task_moves_the_threshold_only_part_of_the_way() -> None:
 def test_asked_false_alarm_rates_are_kept_on_other_tasks() -> None:
     learner = ValueLearner()
     known = gaussian_tasks(80, wander=0.3, size=120)
-    found = calibrate([HeldOut(learner, known)], SAMPLER, sizes=(5,), adaptation_sets=2, queries=100)
+    found = calibrate([HeldOut(learner, known)], SAMPLER, sizes=(5,), supports_per_task=2, queries=100)
     alarms: dict[float, list[Tensor]] = {0.1: [], 0.05: [], 0.01: []}
     for task in gaussian_tasks(300, wander=0.3, size=400, seed=9):
         values = task.normal.store.values[:400]

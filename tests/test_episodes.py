@@ -105,6 +105,6 @@ def test_generators_of_the_same_keys_are_alike_on_every_machine_and_others_diffe
 
 def test_halves_share_a_pool_without_overlap():
     pool = RowPool(Store(torch.zeros(7, 1)), torch.tensor([5, 3, 1, 0, 6, 2, 4]))
-    adaptation, judging = pool.halves()
+    adaptation, judging = pool.split_in_half()
     assert adaptation.index.tolist() == [5, 3, 1]
     assert judging.index.tolist() == [0, 6, 2, 4]

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from fewone.datasets import DATASETS, load
 from fewone.datasets.leaks import gather_rows
-from fewone.episodes import EvaluationPlan, InputScaling, Moments, RowPool, Store, Task, generator_for
+from fewone.episodes import EvaluationProtocol, InputScaling, Moments, RowPool, Store, Task, generator_for
 from fewone.errors import FewoneError
 from fewone.sampling import ClassSampler, EpisodeSampler, count_normals, describe_rounding
 
 
-def make_tasks(count=3, normals=40, anomalies=30, halves=False, recordings=None, shape=(1, 8)):
+def make_tasks(count=3, normals=40, anomalies=30, fixed_split=False, recordings=None, shape=(1, 8)):
     """Tasks over one store; normals first. recordings: windows per recording, or None."""
     per_task = normals + anomalies
     values = torch.randn(count * per_task, *shape, generator=generator_for("values"))
@@ -25,7 +25,7 @@ def make_tasks(count=3, normals=40, anomalies=30, halves=False, recordings=None,
             f"task {start}",
             RowPool(store, torch.arange(start, start + normals)),
             RowPool(store, torch.arange(start + normals, start + per_task)),
-            halves,
+            fixed_split,
         )
         for start in starts
     ]
@@ -52,7 +52,7 @@ def is_possible(case):
     support_normals = count_normals(case.sampler.support_size, case.sampler.normal_share)
     support_anomalies = case.sampler.support_size - support_normals
     half = case.sampler.query_size // 2
-    if case.tasks[0].halves:
+    if case.tasks[0].fixed_split:
         judged = case.anomalies if support_anomalies == 0 else case.anomalies - case.anomalies // 2
         return (
             support_normals <= case.normals // 2
@@ -124,7 +124,7 @@ def test_recordings_that_leave_nothing_to_ask_about_are_an_error():
 
 
 def test_a_balanced_support_takes_from_the_adaptation_half_and_asks_from_the_other():
-    tasks = make_tasks(2, 20, 20, halves=True)
+    tasks = make_tasks(2, 20, 20, fixed_split=True)
     for seed in range(20):
         batch = EpisodeSampler(10, 20, 0.5).draw(tasks, 2, generator_for(seed))
         for position, task in enumerate(batch.tasks):
@@ -134,14 +134,14 @@ def test_a_balanced_support_takes_from_the_adaptation_half_and_asks_from_the_oth
 
 
 def test_one_class_training_moves_the_anomalies_of_the_adaptation_half_to_the_query():
-    task = make_tasks(1, 20, 20, halves=True)[0]
+    task = make_tasks(1, 20, 20, fixed_split=True)[0]
     seen = {
         row
         for seed in range(60)
         for row in EpisodeSampler(10, 20).draw([task], 1, generator_for(seed)).query_rows[0].tolist()
     }
     assert seen == set(range(10, 40))
-    whole = EpisodeSampler(10, 10).draw_evaluation([task], EvaluationPlan(1, None, None), 0, 0)
+    whole = EpisodeSampler(10, 10).draw_evaluation([task], EvaluationProtocol(1, None, None), 0, 0)
     assert set(whole.query_rows[0].tolist()) == set(range(10, 20)) | set(range(30, 40))
 
 
@@ -177,7 +177,7 @@ def test_a_task_of_normals_only_is_refused_with_the_reason():
     with pytest.raises(FewoneError, match=r"task 0: .*anomalous.* 0 available; .*normals only.*detector"):
         EpisodeSampler(5, 10).draw(make_tasks(1, 40, 0), 1, generator_for(0))
     with pytest.raises(FewoneError, match="normals only"):
-        EpisodeSampler(5, 10).draw_evaluation(make_tasks(1, 40, 0), EvaluationPlan(1, None, None), 0, 0)
+        EpisodeSampler(5, 10).draw_evaluation(make_tasks(1, 40, 0), EvaluationProtocol(1, None, None), 0, 0)
 
 
 def test_the_error_names_task_class_wanted_and_available():
@@ -226,7 +226,7 @@ def test_training_tasks_are_standardised_by_all_normals_and_new_tasks_by_their_s
         by_all = Moments.of(values[task.normal.rows()])
         assert torch.allclose(training.query.inputs[position], by_all.apply(values[training.query_rows[position]]))
     by_support = replace(sampler, standardize_by="support").draw(tasks, 2, generator_for(0))
-    evaluated = sampler.draw_evaluation(tasks, EvaluationPlan(1, 5, 5), 0, 0)
+    evaluated = sampler.draw_evaluation(tasks, EvaluationProtocol(1, 5, 5), 0, 0)
     for batch in (by_support, evaluated):
         for position in range(2):
             support, query = (values[rows[position]] for rows in (batch.support_rows, batch.query_rows))
@@ -246,7 +246,7 @@ def test_anomalies_of_the_support_take_no_part_in_standardisation():
 
 
 def test_an_evaluation_does_not_depend_on_the_batching_or_on_other_tasks():
-    tasks, plan = make_tasks(3), EvaluationPlan(2, 10, 10)
+    tasks, plan = make_tasks(3), EvaluationProtocol(2, 10, 10)
     sampler = EpisodeSampler(5, 10)
     together = sampler.draw_evaluation(tasks, plan, 1, seed=3)
     alone = sampler.draw_evaluation(tasks[2:], plan, 1, seed=3)
@@ -257,14 +257,14 @@ def test_an_evaluation_does_not_depend_on_the_batching_or_on_other_tasks():
 
 
 def test_a_smaller_support_is_the_start_of_a_larger_one():
-    tasks, plan = make_tasks(2), EvaluationPlan(1, 5, 5)
+    tasks, plan = make_tasks(2), EvaluationProtocol(1, 5, 5)
     small, large = (EpisodeSampler(size, 10).draw_evaluation(tasks, plan, 0, 0) for size in (2, 10))
     assert torch.equal(small.support_rows, large.support_rows[:, :2])
 
 
 def test_tasks_of_one_cluster_draw_the_same_positions():
     tasks = [replace(task, cluster="one operation") for task in make_tasks(3)]
-    rows = EpisodeSampler(5, 10).draw_evaluation(tasks, EvaluationPlan(1, None, None), 0, 0).support_rows
+    rows = EpisodeSampler(5, 10).draw_evaluation(tasks, EvaluationProtocol(1, None, None), 0, 0).support_rows
     starts = torch.tensor([int(task.name.split()[1]) for task in tasks])
     assert torch.equal(rows - starts[:, None], rows[:1].expand(3, -1))
 

@@ -11,7 +11,7 @@ import fewone
 import fewone.vibration_making as making
 from fewone.checkpoints import save_calibration, save_learner
 from fewone.detector.few_shot_detector import FewShotDetector
-from fewone.episodes import EvaluationPlan, InputScaling, RowPool, Store, Task, TaskSplits
+from fewone.episodes import EvaluationProtocol, InputScaling, RowPool, Store, Task, TaskSplits
 from fewone.errors import FewoneError
 from fewone.experiments.build import describe
 from fewone.learners.evidence_kinds.projection import WIDTH
@@ -100,7 +100,13 @@ def standardised() -> InputScaling:
 
 def test_it_comes_out_as_a_folder_that_loads(tmp_path: Path, tasks: tuple[Task, ...], learned: making.Learned) -> None:
     splits = TaskSplits(
-        "cnc/A", tasks, tasks, tasks, shape=(3, LENGTH), preparation=standardised(), plan=EvaluationPlan(1, None, None)
+        "cnc/A",
+        tasks,
+        tasks,
+        tasks,
+        shape=(3, LENGTH),
+        preparation=standardised(),
+        plan=EvaluationProtocol(1, None, None),
     )
     save_learner(tmp_path / "model", learned.learner, describe(making.choose_experiment("cnc/A"), splits))
     save_calibration(tmp_path / "model", learned.calibration)

@@ -99,7 +99,7 @@ def _compare(
 ) -> tuple[Comparison, ...]:
     def measure(method: Adapting) -> Summary:
         # One adaptation set of each task is enough for a demo.
-        plan = replace(splits.plan, adaptation_sets=1)
+        plan = replace(splits.plan, supports_per_task=1)
         return evaluate(method, splits.test, plan, sampler, seed=0).examples.summarize()
 
     found = [Comparison(f"fewone ({LEARNER})", measure(learner))]

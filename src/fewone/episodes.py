@@ -123,7 +123,7 @@ class RowPool:
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
         return self.index[torch.randperm(len(self.index), generator=generator)[:count]]
 
-    def halves(self) -> tuple[RowPool, RowPool]:
+    def split_in_half(self) -> tuple[RowPool, RowPool]:
         """The adaptation half and the evaluation half, in the order of the index."""
         middle = len(self.index) // 2
         return RowPool(self.store, self.index[:middle]), RowPool(self.store, self.index[middle:])
@@ -194,7 +194,7 @@ class Task:
     """One thing to learn: what is normal here.
 
     name: of the task, in messages and results. normal, anomalous: where its examples are.
-    halves: the first half of each pool is for adaptation, the second for evaluation (the paper's D_tr and D_val);
+    fixed_split: the first half of each pool is for adaptation, the second for evaluation (the paper's D_tr and D_val);
     otherwise every episode splits the pool anew. cluster: tasks that are not independent of each other (segments
     of one operation) share it; intervals are taken over clusters and a cluster's tasks draw the same positions.
 
@@ -205,7 +205,7 @@ class Task:
     name: str
     normal: Pool
     anomalous: Pool
-    halves: bool = False
+    fixed_split: bool = False
     cluster: str = ""
 
     @staticmethod
@@ -287,10 +287,10 @@ def _show(values: Tensor) -> str:
 
 
 @dataclass(frozen=True)
-class EvaluationPlan:
+class EvaluationProtocol:
     """How test tasks are evaluated: adaptation sets per task, and the queries of each (None: all that remain)."""
 
-    adaptation_sets: int
+    supports_per_task: int
     normals: int | None
     anomalies: int | None
 
@@ -310,7 +310,7 @@ class TaskSplits:
     test: tuple[Task, ...]
     shape: tuple[int, ...]
     preparation: InputScaling
-    plan: EvaluationPlan
+    plan: EvaluationProtocol
     classes_exclude_each_other: bool = False
     smallest_query: int | None = None
     fingerprint: str = ""

@@ -16,7 +16,7 @@ from torch import Tensor
 from fewone.episodes import (
     ClassBatch,
     Episodes,
-    EvaluationPlan,
+    EvaluationProtocol,
     Examples,
     InputScaling,
     Moments,
@@ -206,7 +206,7 @@ class EpisodeSampler:
         rows = [self._draw_training_rows(task, generator) for task in chosen]
         return replace(self._fill(chosen, rows, self.standardize_by), task_index=order)
 
-    def draw_evaluation(self, tasks: Sequence[Task], plan: EvaluationPlan, number: int, seed: int) -> Episodes:
+    def draw_evaluation(self, tasks: Sequence[Task], plan: EvaluationProtocol, number: int, seed: int) -> Episodes:
         """Adaptation set `number` of each task and its test queries: fixed by the seed, whatever the batching.
 
         Tasks of one cluster draw the same positions, so aligned pools get the same recordings as support.
@@ -240,7 +240,7 @@ class EpisodeSampler:
             half = max(allowed, -(-self.smallest_query // 2))
         return sides.take(task, half, half)
 
-    def _draw_evaluation_rows(self, task: Task, plan: EvaluationPlan, generator: torch.Generator) -> _Rows:
+    def _draw_evaluation_rows(self, task: Task, plan: EvaluationProtocol, generator: torch.Generator) -> _Rows:
         anomalies = self._count_anomalies()
         normals = self.support_size - anomalies
         sides = _draw_sides(task, normals, anomalies, plan.normals, plan.anomalies, generator, move_anomalies=False)
@@ -341,8 +341,8 @@ def _split(
     task: Task, label: str, pool: Pool, support: int, query: int | None, generator: torch.Generator, move: bool
 ) -> tuple[Tensor, Tensor]:
     """`support` rows of a pool, and rows for the query: at least `query` (None: all) where the pool has so many."""
-    if isinstance(pool, RowPool) and task.halves and not move:
-        adaptation, evaluation = pool.halves()
+    if isinstance(pool, RowPool) and task.fixed_split and not move:
+        adaptation, evaluation = pool.split_in_half()
         _require(task, label, support, len(adaptation), "for the support in the adaptation half")
         shuffled = adaptation.draw(len(adaptation), generator)
         return _choose_support(shuffled, pool.store.recording, support), evaluation.draw(len(evaluation), generator)

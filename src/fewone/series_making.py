@@ -27,7 +27,7 @@ from fewone.episodes import (
     ANOMALOUS,
     NORMAL,
     Episodes,
-    EvaluationPlan,
+    EvaluationProtocol,
     Examples,
     InputScaling,
     RowPool,
@@ -189,7 +189,7 @@ def draw(task: Task, size: int) -> Episodes:
     """One support of a task, and at most QUERIES normals and anomalies."""
     sampler = EpisodeSampler(size, 2, preparation=PREPARATION)
     listed = isinstance(task.anomalous, RowPool)
-    plan = EvaluationPlan(1, None, None if listed else min(QUERIES, len(task.anomalous)))
+    plan = EvaluationProtocol(1, None, None if listed else min(QUERIES, len(task.anomalous)))
     found = sampler.draw_evaluation([task], plan, 0, 0)
     labels = found.query.labels[0]
     kept = torch.cat([(labels == label).nonzero().flatten()[:QUERIES] for label in (NORMAL, ANOMALOUS)])

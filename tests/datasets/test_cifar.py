@@ -6,7 +6,7 @@ import torch
 
 from fewone.datasets import DATASETS, load
 from fewone.datasets.leaks import find_copies, find_leaks
-from fewone.episodes import EvaluationPlan
+from fewone.episodes import EvaluationProtocol
 from fewone.errors import FewoneError
 
 COUNTS = {"cifar-fs": (64, 16, 20), "fc100": (60, 20, 20)}
@@ -26,7 +26,7 @@ def test_classes_are_shared_out_as_published_with_all_their_images(name, downloa
     assert tuple(map(len, parts)) == COUNTS[name]
     assert len({task.name for part in parts for task in part}) == 100
     assert all(len(task.normal) == 24 for part in parts for task in part)
-    assert splits.plan == EvaluationPlan(20, 300, 300)
+    assert splits.plan == EvaluationProtocol(20, 300, 300)
     assert not find_leaks(splits)
 
 

@@ -64,7 +64,7 @@ def test_no_row_and_no_operation_of_a_machine_stands_in_two_splits(variant, mill
         assert not gather_rows(parts[one]) & gather_rows(parts[other])
         assert not clusters_of(parts[one]) & clusters_of(parts[other])
     assert splits.shape == (3, 2048)
-    assert (splits.plan.adaptation_sets, splits.plan.normals, splits.plan.anomalies) == (5, None, None)
+    assert (splits.plan.supports_per_task, splits.plan.normals, splits.plan.anomalies) == (5, None, None)
 
 
 @pytest.mark.parametrize("variant", [variant for variant in VARIANTS if variant != "M02"])
@@ -204,7 +204,7 @@ def test_the_real_folds_hold_nineteen_machine_operations_and_570_episodes(requir
     for fold in FOLDS:
         splits = load(f"cnc/{fold}", data_dirs)
         clusters |= clusters_of(splits.test)
-        episodes += len(splits.test) * splits.plan.adaptation_sets
+        episodes += len(splits.test) * splits.plan.supports_per_task
         assert min(len(task.anomalous) for task in (*splits.train, *splits.validation, *splits.test)) == 2
         assert splits.smallest_query == 4
     assert len(clusters) == 19

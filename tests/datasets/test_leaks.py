@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fewone.datasets.leaks import Copy, find_copies, find_leaks
-from fewone.episodes import EvaluationPlan, InputScaling, RowPool, Store, Task, TaskSplits, generator_for
+from fewone.episodes import EvaluationProtocol, InputScaling, RowPool, Store, Task, TaskSplits, generator_for
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def assemble(store, changed=None):
         rows[pool][0] = row
     pools = [RowPool(store, torch.tensor(members)) for members in rows]
     tasks = [(Task(str(number), pools[2 * number], pools[2 * number + 1]),) for number in range(3)]
-    return TaskSplits("made", *tasks, (1, 8), InputScaling(), EvaluationPlan(1, 1, 1))
+    return TaskSplits("made", *tasks, (1, 8), InputScaling(), EvaluationProtocol(1, 1, 1))
 
 
 def test_clean_splits_have_no_leak(splits):

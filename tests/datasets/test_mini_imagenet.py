@@ -7,7 +7,7 @@ from PIL import Image
 
 from fewone.datasets import load
 from fewone.datasets.leaks import find_leaks
-from fewone.episodes import EvaluationPlan
+from fewone.episodes import EvaluationProtocol
 from fewone.errors import FewoneError
 
 
@@ -42,7 +42,7 @@ def test_both_public_layouts_give_the_same_dataset(folders, tables, options):
     for splits in (one, other):
         assert (len(splits.train), len(splits.validation), len(splits.test)) == (4, 3, 3)
         assert splits.shape == (3, 84, 84)
-        assert splits.plan == EvaluationPlan(20, 300, 300)
+        assert splits.plan == EvaluationProtocol(20, 300, 300)
         assert not find_leaks(splits)
     assert one.train[0].name == "n0train 0 ü"
     assert one.fingerprint == other.fingerprint

@@ -7,7 +7,7 @@ import torch
 
 from fewone.datasets import DATASETS, load
 from fewone.datasets.leaks import find_copies, find_leaks, gather_rows
-from fewone.episodes import EvaluationPlan
+from fewone.episodes import EvaluationProtocol
 from fewone.errors import FewoneError
 
 DIGITS = DATASETS["mt-mnist"].variants
@@ -38,7 +38,7 @@ def test_pools_follow_the_paper(digit, downloads, options):
 
 def test_it_carries_the_protocol_and_prepares_ink_as_1(downloads, options):
     splits = load("mt-mnist/0", [downloads], options)
-    assert splits.plan == EvaluationPlan(20, 2000, 2000)
+    assert splits.plan == EvaluationProtocol(20, 2000, 2000)
     assert splits.shape == (1, 28, 28)
     assert splits.classes_exclude_each_other
     values = splits.train[0].normal.store.values

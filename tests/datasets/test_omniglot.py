@@ -11,7 +11,7 @@ from PIL import Image
 
 from fewone.datasets import load
 from fewone.datasets.leaks import find_copies, find_leaks
-from fewone.episodes import EvaluationPlan
+from fewone.episodes import EvaluationProtocol
 from fewone.errors import FewoneError, FewoneWarning
 from fewone.sampling import EpisodeSampler
 
@@ -27,7 +27,7 @@ def test_characters_are_shared_out_officially_with_80_for_validation(downloads, 
     splits = load("omniglot", [downloads], options)
     assert (len(splits.train), len(splits.validation), len(splits.test)) == (10, 80, 12)
     assert splits.test[0].name == "Alphabet_of_0/character01"
-    assert splits.plan == EvaluationPlan(5, 10, 10)
+    assert splits.plan == EvaluationProtocol(5, 10, 10)
     assert all(len(task.normal) == 4 for task in splits.train + splits.validation + splits.test)
     assert not find_leaks(splits)
 

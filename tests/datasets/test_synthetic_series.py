@@ -19,9 +19,9 @@ def test_thirty_tasks_of_two_hundred_windows_of_each_label_in_halves(name, load_
     assert [len(part) for part in (splits.train, splits.validation, splits.test)] == [20, 5, 5]
     for task in (*splits.train, *splits.validation, *splits.test):
         assert (len(task.normal), len(task.anomalous)) == (200, 200)
-        assert task.halves
+        assert task.fixed_split
     assert splits.preparation.standardize
-    assert (splits.plan.adaptation_sets, splits.plan.normals, splits.plan.anomalies) == (10, 100, 100)
+    assert (splits.plan.supports_per_task, splits.plan.normals, splits.plan.anomalies) == (10, 100, 100)
     assert splits.train[0].normal.store.values.dtype == torch.float32
 
 

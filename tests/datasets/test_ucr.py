@@ -20,7 +20,7 @@ from fewone.datasets.ucr import (
     resample,
     split_families,
 )
-from fewone.episodes import EvaluationPlan, InputScaling
+from fewone.episodes import EvaluationProtocol, InputScaling
 from fewone.errors import FewoneError
 from fewone.faults import FAULTS
 from fewone.sampling import EpisodeSampler
@@ -104,7 +104,7 @@ def test_a_faulty_series_is_never_judged_beside_its_own_original() -> None:
     values, labels = make_dataset("Plane", 64)
     tasks = make_tasks(SeriesDataset("Plane", values, labels // 3), tuple(FAULTS))
     sampler = EpisodeSampler(5, 2, preparation=InputScaling(standardize=True))
-    episodes = sampler.draw_evaluation(tasks[:1], EvaluationPlan(1, None, None), 0, 0)
+    episodes = sampler.draw_evaluation(tasks[:1], EvaluationProtocol(1, None, None), 0, 0)
     support, query = episodes.support_rows[0] % 30, episodes.query_rows[0] % 30
     assert not torch.isin(query, support).any()
     faulty = episodes.query_rows[0][episodes.query.labels[0] == 1]

@@ -84,7 +84,7 @@ def _train_on_series() -> tuple[FewShotDetector, CalibrationMap]:
         learner.accumulate_gradient(sampler.draw(splits.train, 4, generator_for(0, "train", iteration)))
         optimizer.step()
     learner.eval()
-    calibration = calibrate([HeldOut(learner, splits.validation)], sampler, sizes=(1, 2, 5, 10), adaptation_sets=3)
+    calibration = calibrate([HeldOut(learner, splits.validation)], sampler, sizes=(1, 2, 5, 10), supports_per_task=3)
     return FewShotDetector(learner, card=card), calibration
 
 

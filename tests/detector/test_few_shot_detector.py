@@ -18,7 +18,7 @@ from fewone.calibration import CalibrationMap, HeldOut, calibrate
 from fewone.datasets.synthetic_series import generate_task, split_series
 from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.detector.recordings import windows
-from fewone.episodes import EvaluationPlan, Examples, InputScaling, Moments
+from fewone.episodes import EvaluationProtocol, Examples, InputScaling, Moments
 from fewone.errors import InputError
 from fewone.sampling import EpisodeSampler
 
@@ -164,9 +164,9 @@ def test_a_calibrated_rate_is_kept_on_new_tasks_and_by_recordings(trained: Calla
     assert detector.learner is not None
     known = [generate_task("sine", generator, 60) for generator in np.random.default_rng(1).spawn(60)]
     normal, anomalous = [task.normal for task in known], [task.anomalous for task in known]
-    held_out = split_series("made", normal, anomalous, (0, 60, 0), EvaluationPlan(1, None, None)).validation
+    held_out = split_series("made", normal, anomalous, (0, 60, 0), EvaluationProtocol(1, None, None)).validation
     sampler = EpisodeSampler(10, 2, 1.0, InputScaling(standardize=True))
-    calibration = calibrate([HeldOut(detector.learner, held_out)], sampler, sizes=(10,), adaptation_sets=1)
+    calibration = calibrate([HeldOut(detector.learner, held_out)], sampler, sizes=(10,), supports_per_task=1)
     detector.set_params(calibration=calibration, false_alarm_rate=0.1)
     single, grouped = [], []
     for generator in np.random.default_rng(5).spawn(60):

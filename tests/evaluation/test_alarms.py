@@ -13,7 +13,7 @@ from torch import Tensor
 import fewone
 from fewone.calibration import Calibrated, CalibrationMap, CalibrationPoint, HeldOut, NormalQuantiles, calibrate
 from fewone.checkpoints import ModelSpec, build_learner, save_calibration, save_learner
-from fewone.episodes import EvaluationPlan, Examples, InputScaling, RowPool, Store, Task
+from fewone.episodes import EvaluationProtocol, Examples, InputScaling, RowPool, Store, Task
 from fewone.errors import FewoneError
 from fewone.evaluation.alarms import UnitAlarms, measure_alarms
 from fewone.experiments import default_experiment
@@ -23,7 +23,7 @@ from fewone.results import Alarms, Provenance, Versions, bootstrap, read_results
 from fewone.sampling import EpisodeSampler
 
 WINDOWS, LENGTH = 3, 16
-PLAN = EvaluationPlan(2, None, None)
+PLAN = EvaluationProtocol(2, None, None)
 
 
 def make_recordings(count: int, seed: int = 0) -> tuple[Task, ...]:
@@ -58,7 +58,7 @@ def test_the_shares_are_those_of_the_detector_with_the_same_rate_on_the_same_sup
     card = ModelSpec("plda", PldaSettings(dimensions=4), network, (1, LENGTH), preparation, 6, 1, "made", "")
     learner = build_learner(card).eval()
     sampler = EpisodeSampler(6, 2, 1.0, preparation)
-    calibration = calibrate([HeldOut(learner, make_recordings(4, seed=1))], sampler, sizes=(6,), adaptation_sets=2)
+    calibration = calibrate([HeldOut(learner, make_recordings(4, seed=1))], sampler, sizes=(6,), supports_per_task=2)
     save_learner(tmp_path, learner, card)
     save_calibration(tmp_path, calibration)
     tasks = make_recordings(3)
@@ -69,7 +69,7 @@ def test_the_shares_are_those_of_the_detector_with_the_same_rate_on_the_same_sup
     detector = fewone.load(tmp_path, false_alarm_rate=rate)
     for position, task in enumerate(tasks):
         expected: dict[tuple[str, int], list[float]] = {}
-        for number in range(PLAN.adaptation_sets):
+        for number in range(PLAN.supports_per_task):
             episode = sampler.draw_evaluation([task], PLAN, number, seed=5)
             store = task.normal.store
             assert store.recording is not None
@@ -109,11 +109,11 @@ def test_every_size_of_a_recording_has_its_own_threshold_and_every_unit_its_mean
     seed = next(
         seed
         for seed in range(100)
-        if EpisodeSampler(1, 2).draw_evaluation([halves], EvaluationPlan(1, None, None), 0, seed).support_rows[0, 0]
+        if EpisodeSampler(1, 2).draw_evaluation([halves], EvaluationProtocol(1, None, None), 0, seed).support_rows[0, 0]
         == 0
     )
     example, run = measure_alarms(
-        learner, [halves], EvaluationPlan(1, None, None), EpisodeSampler(1, 2), seed, rates=(0.05,)
+        learner, [halves], EvaluationProtocol(1, None, None), EpisodeSampler(1, 2), seed, rates=(0.05,)
     )
     assert example == UnitAlarms("example", 0.05, ("one",), (0.0,), (0.5,))
     assert run == UnitAlarms("run", 0.05, ("one",), (0.5,), (0.5,))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fewone.calibration import Calibrated, CalibrationMap, CalibrationPoint
-from fewone.episodes import EvaluationPlan, InputScaling, RowPool, Store, Task
+from fewone.episodes import EvaluationProtocol, InputScaling, RowPool, Store, Task
 from fewone.evaluation.embedded import EmbeddedOnce, EmbeddedPool, embed_once
 from fewone.evaluation.protocol import evaluate, score_episodes, score_twice
 from fewone.evaluation.task_calibration import calibrate_over_tasks
@@ -20,7 +20,7 @@ from fewone.sampling import EpisodeSampler
 
 SHAPE = (3, 8, 8)
 PREPARATION = InputScaling(1 / 255, -0.5)
-PLAN = EvaluationPlan(3, 5, 5)
+PLAN = EvaluationProtocol(3, 5, 5)
 MAP = CalibrationMap((CalibrationPoint(2, 1.5, 0.1, 0.5, 0.0), CalibrationPoint(4, 1.2, 0.2, 0.3, 0.1)))
 
 

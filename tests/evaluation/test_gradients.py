@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from fewone.baselines import BASELINES
-from fewone.episodes import EvaluationPlan, Examples, TaskSplits
+from fewone.episodes import EvaluationProtocol, Examples, TaskSplits
 from fewone.errors import FewoneError
 from fewone.evaluation.balance import balance
 from fewone.evaluation.gradients import find_gradient, measure_cosines
@@ -40,7 +40,7 @@ def test_every_gradient_based_learner_has_a_cosine_and_is_left_as_it_was(
     network = NetworkSettings(filters=(4,), norm="support" if norm == "support" else "none")
     learner = LEARNERS[name](LEARNERS[name].choose(inner_steps=1), network, (1, 16))
     before = [tensor.clone() for tensor in learner.state_dict().values()]
-    plan = EvaluationPlan(2, 3, 3)
+    plan = EvaluationProtocol(2, 3, 3)
     found = measure_cosines(learner, tiny_splits.test, plan, SAMPLER, seed=0)
     assert found.units == ("task 8", "task 9")
     assert all(-1.0 <= value <= 1.0 for value in found.values)
@@ -54,7 +54,7 @@ def test_the_value_is_the_mean_over_adaptation_sets_of_the_cosine_over_all_param
     learner = LEARNERS["maml"](LEARNERS["maml"].choose(inner_steps=1), NetworkSettings(filters=(4,)), (1, 16))
     classifier = learner.classifier
     assert isinstance(classifier, Classifier)
-    plan = EvaluationPlan(3, 3, 3)
+    plan = EvaluationProtocol(3, 3, 3)
     found = measure_cosines(learner, tiny_splits.test[:1], plan, SAMPLER, seed=4)
     values = []
     for number in range(3):
@@ -77,7 +77,7 @@ def test_a_learner_without_an_initialisation_to_step_from_is_an_error(
 ) -> None:
     learner = entry(entry.choose(), NetworkSettings(filters=(4,), norm="running"), (1, 16))
     with pytest.raises(FewoneError, match="no cosine to measure"):
-        measure_cosines(learner, tiny_splits.test, EvaluationPlan(1, 3, 3), SAMPLER, seed=0)
+        measure_cosines(learner, tiny_splits.test, EvaluationProtocol(1, 3, 3), SAMPLER, seed=0)
 
 
 def test_balancing_gives_each_class_half_whatever_its_number_and_padding_nothing() -> None:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from fewone.baselines import BASELINES
 from fewone.baselines.shallow import Method, RawFeatures, ShallowLearner
-from fewone.episodes import Episodes, EvaluationPlan, RowPool, Store, Task, generator_for
+from fewone.episodes import Episodes, EvaluationProtocol, RowPool, Store, Task, generator_for
 from fewone.errors import FewoneError
 from fewone.evaluation import evaluate
 from fewone.evaluation.hyperparameters import select_hyperparameter
@@ -86,7 +86,7 @@ def test_the_svms_gamma_is_one_of_the_papers_and_kept_in_the_learner() -> None:
 @pytest.mark.parametrize("name", ["oc-svm", "knn", "mahalanobis"])
 def test_a_threshold_calibrated_over_other_tasks_beats_the_methods_own(name: str) -> None:
     learner = BASELINES[name](BASELINES[name].choose(), NetworkSettings(), (1, 4))
-    test, plan = make_tasks(4, first=100), EvaluationPlan(3, 20, 20)
+    test, plan = make_tasks(4, first=100), EvaluationProtocol(3, 20, 20)
     calibrated = calibrate_over_tasks(learner, make_tasks(6), make_tasks(2, first=50), SAMPLER, seed=0)
     own = evaluate(learner, test, plan, SAMPLER, seed=0).examples.summarize()
     better = evaluate(calibrated, test, plan, SAMPLER, seed=0).examples.summarize()
@@ -133,9 +133,9 @@ def test_only_learners_that_observe_are_shown_batches() -> None:
 
 def test_the_plan_fits_the_smallest_task_and_spreading_is_even() -> None:
     tasks = make_tasks(3)
-    assert plan_validation(tasks, SAMPLER, sets=2) == EvaluationPlan(2, 25, 30)
+    assert plan_validation(tasks, SAMPLER, sets=2) == EvaluationProtocol(2, 25, 30)
     balanced = EpisodeSampler(6, 10, normal_share=0.5)
-    assert plan_validation(tasks, balanced, sets=1, queries=29) == EvaluationPlan(1, 27, 27)
-    halves = [Task("h", tasks[0].normal, tasks[0].anomalous, halves=True)]
-    assert plan_validation(halves, SAMPLER, sets=1) == EvaluationPlan(1, 15, 15)
+    assert plan_validation(tasks, balanced, sets=1, queries=29) == EvaluationProtocol(1, 27, 27)
+    halves = [Task("h", tasks[0].normal, tasks[0].anomalous, fixed_split=True)]
+    assert plan_validation(halves, SAMPLER, sets=1) == EvaluationProtocol(1, 15, 15)
     assert [task.name for task in spread(make_tasks(10), 3)] == ["task-0", "task-3", "task-6"]

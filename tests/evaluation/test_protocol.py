@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fewone.episodes import EvaluationPlan, Examples, RowPool, Store, Task
+from fewone.episodes import EvaluationProtocol, Examples, RowPool, Store, Task
 from fewone.errors import FewoneError
 from fewone.evaluation import METRICS, evaluate, measure
 from fewone.learners import Scorer
@@ -58,8 +58,8 @@ def make_tasks(count: int = 5, ragged: bool = False) -> list[Task]:
 SAMPLER = EpisodeSampler(support_size=4, query_size=4)
 
 
-@pytest.mark.parametrize("plan", [EvaluationPlan(3, 8, 8), EvaluationPlan(3, None, None)])
-def test_the_result_does_not_depend_on_the_batch_sizes(plan: EvaluationPlan) -> None:
+@pytest.mark.parametrize("plan", [EvaluationProtocol(3, 8, 8), EvaluationProtocol(3, None, None)])
+def test_the_result_does_not_depend_on_the_batch_sizes(plan: EvaluationProtocol) -> None:
     tasks = make_tasks(ragged=plan.normals is None)
     one = evaluate(Centroid(), tasks, plan, SAMPLER, seed=1, batch_tasks=1, batch_examples=1)
     for batch_tasks, batch_examples in ((2, 7), (5, 1000), (100, 3)):
@@ -71,7 +71,7 @@ def test_the_result_does_not_depend_on_the_batch_sizes(plan: EvaluationPlan) -> 
 
 
 def test_values_per_unit_are_means_over_its_adaptation_sets() -> None:
-    tasks, plan = make_tasks(), EvaluationPlan(3, 8, 6)
+    tasks, plan = make_tasks(), EvaluationProtocol(3, 8, 6)
     found = evaluate(Centroid().eval(), tasks, plan, SAMPLER, seed=1).examples
     for position, task in enumerate(tasks):
         accuracies = []
@@ -86,17 +86,17 @@ def test_values_per_unit_are_means_over_its_adaptation_sets() -> None:
 
 def test_the_support_is_one_class_unless_a_share_is_given() -> None:
     learner = Centroid()
-    evaluate(learner, make_tasks(), EvaluationPlan(1, 4, 4), SAMPLER, seed=0)
+    evaluate(learner, make_tasks(), EvaluationProtocol(1, 4, 4), SAMPLER, seed=0)
     assert all(support.labels.sum() == 0 for support in learner.supports)
     balanced = Centroid()
-    evaluate(balanced, make_tasks(), EvaluationPlan(1, 4, 4), EpisodeSampler(4, 4, normal_share=0.5), seed=0)
+    evaluate(balanced, make_tasks(), EvaluationProtocol(1, 4, 4), EpisodeSampler(4, 4, normal_share=0.5), seed=0)
     assert all(bool((support.labels.sum(-1) == 2).all()) for support in balanced.supports)
 
 
 def test_another_seed_draws_other_episodes_and_the_mode_is_put_back() -> None:
     learner = Centroid().train()
-    first = evaluate(learner, make_tasks(), EvaluationPlan(2, 8, 8), SAMPLER, seed=0)
-    second = evaluate(learner, make_tasks(), EvaluationPlan(2, 8, 8), SAMPLER, seed=1)
+    first = evaluate(learner, make_tasks(), EvaluationProtocol(2, 8, 8), SAMPLER, seed=0)
+    second = evaluate(learner, make_tasks(), EvaluationProtocol(2, 8, 8), SAMPLER, seed=1)
     assert learner.training
     assert astuple(first.examples) != astuple(second.examples)
     assert first.seconds > 0 and first.cpu_seconds > 0 and first.runs is None
@@ -119,7 +119,7 @@ def make_recorded_tasks(segments: int, good: int, bad: int) -> list[Task]:
 
 @pytest.mark.parametrize("batch_tasks", [1, 4, 6])
 def test_a_run_is_decided_once_by_the_mean_over_its_segments(batch_tasks: int) -> None:
-    tasks, plan = make_recorded_tasks(segments=6, good=12, bad=4), EvaluationPlan(2, None, None)
+    tasks, plan = make_recorded_tasks(segments=6, good=12, bad=4), EvaluationProtocol(2, None, None)
     results = evaluate(Centroid(), tasks, plan, SAMPLER, seed=3, batch_tasks=batch_tasks)
     assert results.examples.units == ("op",) and results.examples.episodes == 12
     assert results.runs is not None and results.runs.units == ("op",) and results.runs.episodes == 2
@@ -141,6 +141,6 @@ def test_a_run_is_decided_once_by_the_mean_over_its_segments(batch_tasks: int) -
 
 def test_scores_that_are_not_numbers_name_the_task() -> None:
     with pytest.raises(FewoneError, match="task task-0, adaptation set 0: the scores are not finite"):
-        evaluate(Centroid(float("nan")), make_tasks(), EvaluationPlan(1, 4, 4), SAMPLER, seed=0)
+        evaluate(Centroid(float("nan")), make_tasks(), EvaluationProtocol(1, 4, 4), SAMPLER, seed=0)
     with pytest.raises(FewoneError, match="no task"):
-        evaluate(Centroid(), [], EvaluationPlan(1, 4, 4), SAMPLER, seed=0)
+        evaluate(Centroid(), [], EvaluationProtocol(1, 4, 4), SAMPLER, seed=0)

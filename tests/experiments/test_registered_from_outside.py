@@ -17,7 +17,7 @@ from fewone.documents import DocumentError, NotNegative
 from fewone.episodes import (
     ClassBatch,
     Episodes,
-    EvaluationPlan,
+    EvaluationProtocol,
     Examples,
     InputScaling,
     RowPool,
@@ -45,7 +45,7 @@ def load_toy(request: Request) -> TaskSplits:
         return Task(f"toy-{number}", RowPool(store, torch.arange(40)), RowPool(store, torch.arange(40, 60)))
 
     train, validation, test = (tuple(map(make_task, part)) for part in (range(6), range(6, 8), range(8, 11)))
-    plan = EvaluationPlan(2, 10, 10)
+    plan = EvaluationProtocol(2, 10, 10)
     return TaskSplits("toy", train, validation, test, (1, 6), InputScaling(), plan, fingerprint="toy")
 
 

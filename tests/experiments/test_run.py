@@ -71,7 +71,7 @@ def test_a_run_embeds_and_scores_its_test_tasks_once(
     monkeypatch.setattr(EpisodeSampler, "draw_evaluation", spy)
     run.run(small("plda"), tmp_path / "run", results=tmp_path / "rows")
     test = tuple(task.name for task in tiny_splits.test)
-    assert drawn.count(test) == tiny_splits.plan.adaptation_sets
+    assert drawn.count(test) == tiny_splits.plan.supports_per_task
     assert len(read_results(tmp_path / "rows").alarms) == 3
 
 

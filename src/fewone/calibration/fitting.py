@@ -20,7 +20,7 @@ from fewone.calibration.calibrated import (
     score_leaving_one_out,
 )
 from fewone.calibration.quantiles import find_quantiles
-from fewone.episodes import ANOMALOUS, NORMAL, Episodes, EvaluationPlan, Task
+from fewone.episodes import ANOMALOUS, NORMAL, Episodes, EvaluationProtocol, Task
 from fewone.errors import FewoneError
 from fewone.sampling import EpisodeSampler
 from fewone.workers import ALONE, Exchange
@@ -59,7 +59,7 @@ def calibrate(
     held_out: Sequence[HeldOut],
     sampler: EpisodeSampler,
     sizes: Sequence[int] = (1, 2, 5, 10, 20, 50),
-    adaptation_sets: int = 5,
+    supports_per_task: int = 5,
     queries: int = QUERIES,
     seed: int = 0,
     by_support: bool = True,
@@ -82,28 +82,28 @@ def calibrate(
         if 2 * _count_units(large_enough) > _count_units(held_out):
             sized = replace(sampler, support_size=k, normal_share=1.0)
             points.append(
-                fit_point(k, _score(large_enough, sized, adaptation_sets, queries, seed, by_support, exchange))
+                fit_point(k, _score(large_enough, sized, supports_per_task, queries, seed, by_support, exchange))
             )
     if not points:
         raise FewoneError(f"the held-out tasks have too few normals to calibrate for K = {min(sizes)}; add examples")
     return CalibrationMap(tuple(points))
 
 
-def count_draws(tasks: Sequence[Task], sizes: Sequence[int], adaptation_sets: int, queries: int = QUERIES) -> int:
+def count_draws(tasks: Sequence[Task], sizes: Sequence[int], supports_per_task: int, queries: int = QUERIES) -> int:
     """How many examples of these tasks `calibrate` looks at, each time that it does."""
     total = 0
     for task in tasks:
         for k in sizes:
-            plan = _plan(task, k, adaptation_sets, queries)
+            plan = _plan(task, k, supports_per_task, queries)
             evaluated = len(task.normal) if plan.normals is None else plan.normals
             evaluated += len(task.anomalous) if plan.anomalies is None else plan.anomalies
-            total += adaptation_sets * (2 * k + evaluated)  # a support is adapted to, and scored leaving one out
+            total += supports_per_task * (2 * k + evaluated)  # a support is adapted to, and scored leaving one out
     return total
 
 
 def _room(task: Task) -> int:
     """The largest support that leaves normals to score."""
-    return len(task.normal) // 2 if task.halves else len(task.normal) - 2
+    return len(task.normal) // 2 if task.fixed_split else len(task.normal) - 2
 
 
 def _count_units(held_out: Sequence[HeldOut]) -> int:
@@ -113,17 +113,17 @@ def _count_units(held_out: Sequence[HeldOut]) -> int:
 def _score(
     held_out: Sequence[HeldOut],
     sampler: EpisodeSampler,
-    adaptation_sets: int,
+    supports_per_task: int,
     queries: int,
     seed: int,
     by_support: bool,
     exchange: Exchange,
 ) -> list[Scored]:
-    jobs = [(part, task, number) for part in held_out for task in part.tasks for number in range(adaptation_sets)]
+    jobs = [(part, task, number) for part in held_out for task in part.tasks for number in range(supports_per_task)]
 
     def draw(job: int) -> Episodes:
         _, task, number = jobs[job]
-        plan = _plan(task, sampler.support_size, adaptation_sets, queries)
+        plan = _plan(task, sampler.support_size, supports_per_task, queries)
         return sampler.draw_evaluation([task], plan, number, seed)
 
     def work(job: int) -> Tensor:
@@ -161,13 +161,13 @@ def _recordings(task: Task, episodes: Episodes) -> Tensor | None:
     return None if recording is None else recording[episodes.query_rows[0]]
 
 
-def _plan(task: Task, k: int, adaptation_sets: int, queries: int) -> EvaluationPlan:
+def _plan(task: Task, k: int, supports_per_task: int, queries: int) -> EvaluationProtocol:
     """`queries` of each class, or all that remain where there are fewer or where recordings must stay whole."""
     if task.normal.store.recording is not None:
-        return EvaluationPlan(adaptation_sets, None, None)
-    normals = len(task.normal) - (len(task.normal) // 2 if task.halves else k)
-    anomalies = len(task.anomalous) - (len(task.anomalous) // 2 if task.halves else 0)
-    return EvaluationPlan(adaptation_sets, min(queries, normals), min(queries, anomalies))
+        return EvaluationProtocol(supports_per_task, None, None)
+    normals = len(task.normal) - (len(task.normal) // 2 if task.fixed_split else k)
+    anomalies = len(task.anomalous) - (len(task.anomalous) // 2 if task.fixed_split else 0)
+    return EvaluationProtocol(supports_per_task, min(queries, normals), min(queries, anomalies))
 
 
 PENALTIES = (0.02, 0.1, 0.02)

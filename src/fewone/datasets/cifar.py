@@ -14,7 +14,7 @@ from torch import Tensor
 from fewone.datasets.classes import fingerprint_classes, group_rows, make_class_tasks
 from fewone.datasets.image_files import unreadable
 from fewone.datasets.sources import Request
-from fewone.episodes import EvaluationPlan, InputScaling, Store, TaskSplits
+from fewone.episodes import EvaluationProtocol, InputScaling, Store, TaskSplits
 from fewone.errors import FewoneError
 
 SHAPE = (3, 32, 32)
@@ -58,7 +58,7 @@ def _load(request: Request, division: str) -> TaskSplits:
         test,
         shape=SHAPE,
         preparation=PHOTOGRAPHS,
-        plan=EvaluationPlan(adaptation_sets=20, normals=300, anomalies=300),
+        plan=EvaluationProtocol(supports_per_task=20, normals=300, anomalies=300),
         classes_exclude_each_other=True,
         fingerprint=fingerprint_classes(content, (train, validation, test)),
     )

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fewone.datasets.fingerprint import with_fingerprint
 from fewone.datasets.sources import Request
-from fewone.episodes import EvaluationPlan, InputScaling, RowPool, Store, Task, TaskSplits
+from fewone.episodes import EvaluationProtocol, InputScaling, RowPool, Store, Task, TaskSplits
 from fewone.errors import FewoneError
 
 LENGTH = 2048
@@ -177,7 +177,7 @@ def load_cnc(request: Request) -> TaskSplits:
             test,
             shape=(AXES, LENGTH),
             preparation=InputScaling(standardize=True),
-            plan=EvaluationPlan(adaptation_sets=5, normals=None, anomalies=None),
+            plan=EvaluationProtocol(supports_per_task=5, normals=None, anomalies=None),
             smallest_query=2 * plan.train.least_bad,
         )
     )

@@ -25,7 +25,7 @@ def fingerprint(splits: TaskSplits) -> str:
     ]
     stores: dict[int, Store] = {}
     for split, task in tasks:
-        digest.update(f"{split}\x1f{task.name}\x1f{task.halves}\x1e".encode())
+        digest.update(f"{split}\x1f{task.name}\x1f{task.fixed_split}\x1e".encode())
         _add_tensor(digest, task.normal.rows())
         # Anomalies that are no list of rows (all other classes) follow from the other tasks' normals.
         if isinstance(task.anomalous, RowPool):

@@ -20,7 +20,7 @@ from fewone.datasets.folder_splits import SPLITS, draw_splits, read_splits
 from fewone.datasets.sources import LoadOptions, Request
 from fewone.datasets.ucr import COPIES, spoil
 from fewone.documents import DocumentError, from_plain
-from fewone.episodes import EvaluationPlan, InputScaling, RowPool, Store, Task, TaskSplits
+from fewone.episodes import EvaluationProtocol, InputScaling, RowPool, Store, Task, TaskSplits
 from fewone.errors import FewoneError
 from fewone.faults import FAULTS
 from fewone.picture_files import PICTURES, FullScale, decode, shrink, to_bytes
@@ -156,7 +156,7 @@ def load_folder(request: Request) -> TaskSplits:
             test,
             shape=content.shape,
             preparation=content.preparation,
-            plan=EvaluationPlan(adaptation_sets=5, normals=None, anomalies=None),
+            plan=EvaluationProtocol(supports_per_task=5, normals=None, anomalies=None),
             smallest_query=2,
         )
     )

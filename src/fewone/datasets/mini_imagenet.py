@@ -12,7 +12,7 @@ from fewone.datasets.classes import fingerprint_classes, make_class_tasks
 from fewone.datasets.image_cache import LabelledImages, decode_once, key_of_files
 from fewone.datasets.image_files import open_image, unreadable
 from fewone.datasets.sources import Request
-from fewone.episodes import EvaluationPlan, InputScaling, Store, TaskSplits
+from fewone.episodes import EvaluationProtocol, InputScaling, Store, TaskSplits
 from fewone.errors import FewoneError
 
 SIZE = 84
@@ -40,7 +40,7 @@ def load_mini_imagenet(request: Request) -> TaskSplits:
         test,
         shape=(3, SIZE, SIZE),
         preparation=PHOTOGRAPHS,
-        plan=EvaluationPlan(adaptation_sets=20, normals=300, anomalies=300),
+        plan=EvaluationProtocol(supports_per_task=20, normals=300, anomalies=300),
         classes_exclude_each_other=True,
         fingerprint=fingerprint_classes(decoded.images, (train, validation, test)),
     )

@@ -12,7 +12,7 @@ from torch import Tensor
 from fewone.datasets.classes import ClassRows, OtherClasses, fingerprint_classes, group_rows, make_class_tasks
 from fewone.datasets.image_files import read_idx
 from fewone.datasets.sources import Request
-from fewone.episodes import EvaluationPlan, InputScaling, RowPool, Store, Task, TaskSplits
+from fewone.episodes import EvaluationProtocol, InputScaling, RowPool, Store, Task, TaskSplits
 from fewone.errors import FewoneError
 
 VALIDATION_DIGIT = 9
@@ -49,7 +49,7 @@ def load_mt_mnist(request: Request) -> TaskSplits:
         (test,),
         shape=(1, 28, 28),
         preparation=InputScaling(scale=1 / 255),
-        plan=EvaluationPlan(adaptation_sets=20, normals=2000, anomalies=2000),
+        plan=EvaluationProtocol(supports_per_task=20, normals=2000, anomalies=2000),
         classes_exclude_each_other=True,
         fingerprint=fingerprint_classes(values, (train, (validation,), (test,))),
     )

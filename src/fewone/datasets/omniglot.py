@@ -14,7 +14,7 @@ from fewone.datasets.classes import fingerprint_classes, make_class_tasks
 from fewone.datasets.image_cache import LabelledImages, decode_once, key_of_files
 from fewone.datasets.image_files import open_image, unreadable
 from fewone.datasets.sources import Request
-from fewone.episodes import EvaluationPlan, InputScaling, Store, TaskSplits, generator_for
+from fewone.episodes import EvaluationProtocol, InputScaling, Store, TaskSplits, generator_for
 from fewone.errors import FewoneError
 
 PARTS = ("images_background", "images_evaluation")
@@ -46,7 +46,7 @@ def load_omniglot(request: Request) -> TaskSplits:
         test,
         shape=(1, SIZE, SIZE),
         preparation=InputScaling(scale=1 / 255),
-        plan=EvaluationPlan(adaptation_sets=5, normals=10, anomalies=10),
+        plan=EvaluationProtocol(supports_per_task=5, normals=10, anomalies=10),
         classes_exclude_each_other=True,
         fingerprint=fingerprint_classes(drawings.images, (train, validation, test)),
     )

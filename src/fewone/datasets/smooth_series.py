@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from fewone.datasets.smooth_kinds import KINDS, LENGTH, Array, Sketch, draw_uniform
 from fewone.datasets.sources import Request
 from fewone.datasets.synthetic_series import split_series
-from fewone.episodes import EvaluationPlan, TaskSplits
+from fewone.episodes import EvaluationProtocol, TaskSplits
 
 Flags = NDArray[np.bool_]
 
 WINDOWS = 60
 TRAINING, VALIDATION, TEST = 300, 20, 60
 SIZES = (TRAINING, VALIDATION, TEST)
-PLAN = EvaluationPlan(adaptation_sets=3, normals=None, anomalies=None)
+PLAN = EvaluationProtocol(supports_per_task=3, normals=None, anomalies=None)
 # Normal windows differ in size, or each anomaly that touches the energy would give itself away.
 FREQUENCY_SPREAD, GAIN_SPREAD = 0.0, 0.15
 PEAK = 1.5

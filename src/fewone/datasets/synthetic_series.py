@@ -16,7 +16,7 @@ from scipy.signal import sawtooth
 
 from fewone.datasets.fingerprint import with_fingerprint
 from fewone.datasets.sources import Request
-from fewone.episodes import EvaluationPlan, InputScaling, RowPool, Store, Task, TaskSplits
+from fewone.episodes import EvaluationProtocol, InputScaling, RowPool, Store, Task, TaskSplits
 
 Waveform = Literal["sawtooth", "sine"]
 Array = NDArray[np.floating]
@@ -162,8 +162,8 @@ def load_synthetic_series(waveform: Waveform, seed: int = 0) -> TaskSplits:
         [task.normal for task in tasks],
         [task.anomalous for task in tasks],
         (TRAINING, VALIDATION, TEST),
-        EvaluationPlan(adaptation_sets=10, normals=100, anomalies=100),
-        halves=True,
+        EvaluationProtocol(supports_per_task=10, normals=100, anomalies=100),
+        fixed_split=True,
     )
 
 
@@ -172,8 +172,8 @@ def split_series(
     normal: list[Array],
     anomalous: list[Array],
     sizes: tuple[int, int, int],
-    plan: EvaluationPlan,
-    halves: bool = False,
+    plan: EvaluationProtocol,
+    fixed_split: bool = False,
 ) -> TaskSplits:
     """Windows (n, length) of each task, in order, as training, validation and test tasks over one float32 store."""
     blocks = [block for pair in zip(normal, anomalous, strict=True) for block in pair]
@@ -182,7 +182,7 @@ def split_series(
     ends = np.cumsum([0, *(len(block) for block in blocks)]).tolist()
     pools = [RowPool(store, torch.arange(first, last)) for first, last in pairwise(ends)]
     tasks = [
-        Task(f"{name}/{number:03d}", pools[2 * number], pools[2 * number + 1], halves=halves)
+        Task(f"{name}/{number:03d}", pools[2 * number], pools[2 * number + 1], fixed_split=fixed_split)
         for number in range(len(normal))
     ]
     training, validation = sizes[0], sizes[0] + sizes[1]

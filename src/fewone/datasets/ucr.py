@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from fewone.datasets.classes import ClassRows, OtherClasses
 from fewone.datasets.fingerprint import with_fingerprint
 from fewone.datasets.sources import Request
-from fewone.episodes import EvaluationPlan, InputScaling, RowPool, Store, Task, TaskSplits, generator_for
+from fewone.episodes import EvaluationProtocol, InputScaling, RowPool, Store, Task, TaskSplits, generator_for
 from fewone.errors import FewoneError
 from fewone.faults import FAULTS, inject
 
@@ -39,7 +39,7 @@ WEAKEST, STRONGEST = 0.35, 3.0
 """The strengths of injected faults, even in their logarithm: from hardly visible to plain."""
 VALIDATION, TEST = 0.18, 0.3
 """The shares of the datasets whose families validate and test."""
-PLAN = EvaluationPlan(adaptation_sets=3, normals=None, anomalies=None)
+PLAN = EvaluationProtocol(supports_per_task=3, normals=None, anomalies=None)
 
 FAMILIES: dict[str, tuple[str, ...]] = {
     "phalanges": (
@@ -286,6 +286,6 @@ def _join_stores(parts: Sequence[Sequence[Task]]) -> list[tuple[Task, ...]]:
     def move(task: Task) -> Task:
         start = starts[id(task.normal.store)]
         normal, anomalous = task.normal.rows() + start, task.anomalous.rows() + start
-        return Task(task.name, RowPool(whole, normal), RowPool(whole, anomalous), task.halves, task.cluster)
+        return Task(task.name, RowPool(whole, normal), RowPool(whole, anomalous), task.fixed_split, task.cluster)
 
     return [tuple(map(move, tasks)) for tasks in parts]

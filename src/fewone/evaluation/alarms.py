@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fewone.calibration import Calibrated
-from fewone.episodes import ANOMALOUS, NORMAL, EvaluationPlan, Task
+from fewone.episodes import ANOMALOUS, NORMAL, EvaluationProtocol, Task
 from fewone.errors import FewoneError
 from fewone.evaluation.protocol import ScoredEpisode, decide_by_run, score_episodes
 from fewone.results import Level
@@ -33,7 +33,7 @@ class UnitAlarms:
 def measure_alarms(
     learner: Calibrated,
     tasks: Sequence[Task],
-    plan: EvaluationPlan,
+    plan: EvaluationProtocol,
     sampler: EpisodeSampler,
     seed: int,
     rates: Sequence[float] = RATES,

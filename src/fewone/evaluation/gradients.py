@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fewone.episodes import EvaluationPlan, Examples, Task
+from fewone.episodes import EvaluationProtocol, Examples, Task
 from fewone.errors import FewoneError
 from fewone.evaluation.balance import balance
 from fewone.learners import LEARNERS, MetaLearner, query_loss
@@ -28,7 +28,7 @@ class UnitCosines:
 
 
 def measure_cosines(
-    learner: MetaLearner, tasks: Sequence[Task], plan: EvaluationPlan, sampler: EpisodeSampler, seed: int
+    learner: MetaLearner, tasks: Sequence[Task], plan: EvaluationProtocol, sampler: EpisodeSampler, seed: int
 ) -> UnitCosines:
     """Gradient of K normals against that of a disjoint class-balanced batch, at the initialisation, no step taken.
 
@@ -38,7 +38,7 @@ def measure_cosines(
     classifier = find_classifier(learner)
     one_class, plan = replace(sampler, normal_share=1.0), _shorten(plan, sampler.query_size // 2)
     found: dict[str, list[float]] = {}
-    for number in range(plan.adaptation_sets):
+    for number in range(plan.supports_per_task):
         for task in tasks:
             episode = one_class.draw_evaluation([task], plan, number, seed)
             normals = find_gradient(classifier, episode.support[0])
@@ -79,7 +79,7 @@ def find_gradient(classifier: Classifier, examples: Examples) -> Tensor:
     return torch.cat([gradient.flatten() for gradient in gradients])
 
 
-def _shorten(plan: EvaluationPlan, half: int) -> EvaluationPlan:
+def _shorten(plan: EvaluationProtocol, half: int) -> EvaluationProtocol:
     """The plan with at most `half` queries of each class, equally many where the plan fixes their numbers."""
     if plan.normals is None or plan.anomalies is None:
         return plan

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from fewone.calibration import Calibrated
-from fewone.episodes import Episodes, EvaluationPlan, Examples, Task
+from fewone.episodes import Episodes, EvaluationProtocol, Examples, Task
 from fewone.errors import FewoneError
 from fewone.evaluation.metrics import METRICS, Metrics, measure
 from fewone.learners import Scorer
@@ -46,7 +46,7 @@ class ScoredEpisode:
 def evaluate(
     learner: Adapting,
     tasks: Sequence[Task],
-    plan: EvaluationPlan,
+    plan: EvaluationProtocol,
     sampler: EpisodeSampler,
     seed: int,
     batch_tasks: int = 8,
@@ -79,7 +79,7 @@ class ScoredTwice:
 
 
 def score_twice(
-    learner: Calibrated, tasks: Sequence[Task], plan: EvaluationPlan, sampler: EpisodeSampler, seed: int
+    learner: Calibrated, tasks: Sequence[Task], plan: EvaluationProtocol, sampler: EpisodeSampler, seed: int
 ) -> ScoredTwice:
     """Every adaptation set of every task, scored once."""
     _require_tasks(tasks)
@@ -109,10 +109,10 @@ def _summarize(scored: Sequence[ScoredEpisode], seconds: float, cpu_seconds: flo
 
 
 def _draw(
-    tasks: Sequence[Task], plan: EvaluationPlan, sampler: EpisodeSampler, seed: int, batch_tasks: int = 8
+    tasks: Sequence[Task], plan: EvaluationProtocol, sampler: EpisodeSampler, seed: int, batch_tasks: int = 8
 ) -> Iterator[tuple[int, Episodes]]:
     """Every adaptation set of every task, batch_tasks of them at once, with the set's number."""
-    for number in range(plan.adaptation_sets):
+    for number in range(plan.supports_per_task):
         for start in range(0, len(tasks), batch_tasks):
             yield number, sampler.draw_evaluation(tasks[start : start + batch_tasks], plan, number, seed)
 
@@ -120,7 +120,7 @@ def _draw(
 def score_episodes(
     learner: Adapting,
     tasks: Sequence[Task],
-    plan: EvaluationPlan,
+    plan: EvaluationProtocol,
     sampler: EpisodeSampler,
     seed: int,
     batch_tasks: int = 8,

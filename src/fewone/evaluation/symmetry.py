@@ -49,7 +49,7 @@ def measure_symmetry(
     products = []
     for task in tasks:
         # Both minibatches from all that a task has: fixed halves would make them differ by more than their share.
-        whole = replace(task, halves=False)
+        whole = replace(task, fixed_split=False)
         found = [_draw_products(classifier, whole, drawing, seed, number) for number in range(pairs)]
         products.append(torch.stack(found).mean(0))
     first, second = torch.stack(products).unbind(1)

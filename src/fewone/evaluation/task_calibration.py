@@ -83,7 +83,7 @@ def calibrate(
         seed,
         tasks=tasks,
         sizes=choose_sizes(learner, sizes or (sampler.support_size,)),
-        adaptation_sets=sets,
+        supports_per_task=sets,
     )
     return found.calibration
 
@@ -107,7 +107,7 @@ def calibrate_over_tasks(
     others: Sequence[HeldOut] = (),
     tasks: int = 40,
     sizes: Sequence[int] = (),
-    adaptation_sets: int = 5,
+    supports_per_task: int = 5,
     exchange: Exchange = ALONE,
 ) -> Calibrated:
     """The learner behind a threshold and scale calibrated over tasks that it was not trained on, for every K of sizes.
@@ -121,19 +121,19 @@ def calibrate_over_tasks(
     learner.eval()
     sizes = sizes or (sampler.support_size,)
     held_out = [part for part in held_out if part.tasks]
-    if _draws_again(held_out, sizes, adaptation_sets):
+    if _draws_again(held_out, sizes, supports_per_task):
         embedded = [embed_once(part.learner, part.tasks, sampler.preparation) for part in held_out]
         held_out = [HeldOut(part.learner, part.tasks) for part in embedded]
         sampler = replace(sampler, preparation=embedded[0].preparation)
     # Leaving one out takes K adaptations for one: not where each of them is a descent.
     cheap = learner.every_k or learner.fits_supports
     found = calibrate_held_out(
-        held_out, sampler, sizes, adaptation_sets, seed=seed, by_support=cheap, exchange=exchange
+        held_out, sampler, sizes, supports_per_task, seed=seed, by_support=cheap, exchange=exchange
     )
     return Calibrated(learner, found)
 
 
-def _draws_again(held_out: Sequence[HeldOut], sizes: Sequence[int], adaptation_sets: int) -> bool:
+def _draws_again(held_out: Sequence[HeldOut], sizes: Sequence[int], supports_per_task: int) -> bool:
     """Whether more examples are drawn than there are: only then does it pay to embed each of them once."""
-    drawn = sum(count_draws(part.tasks, sizes, adaptation_sets) for part in held_out)
+    drawn = sum(count_draws(part.tasks, sizes, supports_per_task) for part in held_out)
     return drawn > sum(count_examples(part.tasks) for part in held_out)

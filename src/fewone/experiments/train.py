@@ -140,7 +140,7 @@ def calibrate_learner(
         others,
         tasks=tasks,
         sizes=sizes,
-        adaptation_sets=sets,
+        supports_per_task=sets,
         exchange=exchange,
     ).calibration
     start = find_start(experiment)

@@ -22,7 +22,7 @@ from fewone.checkpoints import (
 from fewone.datasets.fingerprint import fingerprint
 from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.documents import to_plain
-from fewone.episodes import EvaluationPlan, Task, TaskSplits
+from fewone.episodes import EvaluationProtocol, Task, TaskSplits
 from fewone.errors import InputError
 from fewone.evaluation.task_calibration import calibrate_over_tasks, choose_sizes, count_calibration
 from fewone.learners import MetaLearner
@@ -111,7 +111,7 @@ def meta_train(
     training, validation = tuple(tasks), tuple(validation_tasks)
     _check(learner, training, validation, sampler, chosen)
     splits = TaskSplits(
-        "own", training, validation, (), training[0].shape, sampler.scaling, EvaluationPlan(1, None, None)
+        "own", training, validation, (), training[0].shape, sampler.scaling, EvaluationProtocol(1, None, None)
     )
     begun = None if start is None else load_start(start)
     if begun is not None:
@@ -159,7 +159,7 @@ def _train(
             count, sets = count_calibration(learner)
             sizes = choose_sizes(learner, (sampler.support_size,))
             found = calibrate_over_tasks(
-                learner, tasks, validation, sampler, seed, others, tasks=count, sizes=sizes, adaptation_sets=sets
+                learner, tasks, validation, sampler, seed, others, tasks=count, sizes=sizes, supports_per_task=sets
             ).calibration
             held_out = {task.unit for task in (*validation, *(task for part in others for task in part.tasks))}
             return found if start is None else start.mix(found, len(held_out))
