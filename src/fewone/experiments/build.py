@@ -20,7 +20,7 @@ from fewone.errors import FewoneError, FewoneWarning
 from fewone.evaluation.embedded import embed_splits
 from fewone.experiment import Experiment
 from fewone.learners import EvidenceSettings, LearnerSettings, MetaLearner
-from fewone.networks.frozen import FROZEN, see_pictures
+from fewone.networks.efficientnet_lite import FROZEN, see_pictures
 from fewone.picture_files import SIDE, FullScale, shrink, to_bytes
 from fewone.sampling import ClassSampler, EpisodeSampler, describe_rounding
 from fewone.training import Batches, Transform, Validator

@@ -16,7 +16,7 @@ from fewone.errors import FewoneError
 from fewone.experiment import TrainingSettings
 from fewone.learners import EvidenceSettings, LearnerSettings, PldaSettings, SupportDistanceSettings
 from fewone.networks import NetworkSettings
-from fewone.networks.frozen import FROZEN
+from fewone.networks.efficientnet_lite import FROZEN
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,9 @@
 Knows no task, no label, no learner.
 """
 
-from fewone.networks.backbone import Backbone, as_classifier, as_embedding
 from fewone.networks.conv import ConvEmbedding
-from fewone.networks.embedding import Classifier, Embedding, Statistics
-from fewone.networks.norms import RunningNorm
+from fewone.networks.embedding import Backbone, Classifier, Embedding, as_classifier, as_embedding
+from fewone.networks.norms import RunningNorm, Statistics
 from fewone.networks.settings import NETWORKS, IdentityEmbedding, NetworkSettings, build_embedding
 
 __all__ = [

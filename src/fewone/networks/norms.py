@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fewone.networks.embedding import Statistics
+Statistics = tuple[Tensor, ...]
+"""Mean and variance of each normalisation of a network, in the order of the forward pass: (channels,) each."""
 
 
 class SupportNorm(nn.Module):

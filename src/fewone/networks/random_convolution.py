@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fewone.errors import FewoneError
-from fewone.networks.embedding import Embedding, Statistics
+from fewone.networks.embedding import Embedding
+from fewone.networks.norms import Statistics
 
 KERNEL = 9
 SAMPLES = 1 << 14

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from fewone.errors import FewoneError
 from fewone.networks.conv import channels_last
-from fewone.networks.embedding import Embedding, Statistics
-from fewone.networks.norms import RunningNorm, SupportNorm
+from fewone.networks.embedding import Embedding
+from fewone.networks.norms import RunningNorm, Statistics, SupportNorm
 
 Norm = Literal["none", "support", "running"]
 SLOPE = 0.1

@@ -12,10 +12,10 @@ from torch import Tensor
 from fewone.documents import Limit, Positive, at_least
 from fewone.errors import FewoneError
 from fewone.networks.conv import ConvEmbedding
-from fewone.networks.embedding import Embedding, Statistics
+from fewone.networks.efficientnet_lite import FROZEN, FrozenPictures
+from fewone.networks.embedding import Embedding
 from fewone.networks.front_ends import LogSpectrogram
-from fewone.networks.frozen import FROZEN, FrozenPictures
-from fewone.networks.norms import RunningNorm
+from fewone.networks.norms import RunningNorm, Statistics
 from fewone.networks.random_convolution import RandomConvolution
 from fewone.networks.resnet12 import ResNet12
 
