@@ -207,6 +207,8 @@ def test_what_cannot_be_trained_on_is_refused_before_the_first_step() -> None:
     refuse("two tasks are called 'machine 0'", lambda: stream([*tasks, tasks[0]]))
     refuse("there is no task", lambda: stream([]))
     refuse("task bare: it has no anomalies", lambda: fewone.calibrate(ProtoNet(make_module()), [bare], SAMPLER))
+    alone = make_tasks(1)
+    refuse(f"{alone[0].name} alone does not say", lambda: fewone.calibrate(ProtoNet(make_module()), alone, SAMPLER))
     refuse("both given", lambda: fewone.EpisodeSampler(5, 8, 1.0, SAMPLER.scaling, standardize=True))
 
 

@@ -54,7 +54,7 @@ def calibrate(
     Raises
     ------
     InputError
-        There is no held-out task, one has no anomalies, or they have different shapes.
+        There are fewer than two held-out tasks, one has no anomalies, or they have different shapes.
 
     Examples
     --------
@@ -74,6 +74,11 @@ def calibrate(
             raise InputError(
                 f"task {task.name}: it has no anomalies, so it cannot say what a score means; leave it out"
             )
+    if len({task.unit for task in held_out_tasks}) == 1:
+        raise InputError(
+            f"held_out_tasks: {held_out_tasks[0].name} alone does not say how scores differ from task to task; give two"
+            f" or more, better ten, or no calibration"
+        )
     tasks, sets = count_calibration(learner)
     found = calibrate_over_tasks(
         learner,
