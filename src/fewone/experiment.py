@@ -45,6 +45,7 @@ class DataSettings:
     group: the column or file-name prefix that says which examples belong to one recording.
     anomalies: of your own folder of series, what training and validation take for anomalies: those of the files, faults
     that are injected into the normals, or both; test tasks keep their own where they have some.
+    exclusive: what is normal in one task of your own folder is anomalous in every other, and is taken for that, too.
     """
 
     seed: Count = 0
@@ -52,10 +53,16 @@ class DataSettings:
     stride: Positive | None = None
     group: str | None = None
     anomalies: Anomalies = "labelled"
+    exclusive: bool = False
 
     def options(self) -> LoadOptions:
         return LoadOptions(
-            seed=self.seed, window=self.window, stride=self.stride, group=self.group, anomalies=self.anomalies
+            seed=self.seed,
+            window=self.window,
+            stride=self.stride,
+            group=self.group,
+            anomalies=self.anomalies,
+            exclusive=self.exclusive,
         )
 
 
@@ -152,9 +159,11 @@ class Experiment:
     def to_plain(self) -> dict[str, Any]:
         """As dictionaries, lists and scalars: what JSON and TOML hold."""
         plain: dict[str, Any] = to_plain(self)
+        # As it was before there were such settings: rows and trainings keep their keys.
         if self.data.anomalies == "labelled":
-            # As it was before there was such a setting: rows and trainings keep their keys.
             del plain["data"]["anomalies"]
+        if not self.data.exclusive:
+            del plain["data"]["exclusive"]
         if isinstance(self.learning, ForeignSettings):
             plain["learning"] = json.loads(self.learning.text)
         return plain

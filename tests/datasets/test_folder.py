@@ -477,6 +477,38 @@ def test_own_anomalies_stay_beside_the_faults_or_judge_alone(tmp_path):
         assert (test.normal.store.values[test.anomalous.rows()] > 40).all()
 
 
+def test_normals_of_tasks_that_exclude_each_other_are_anomalies_of_the_others(tmp_path):
+    folder = write_machines(tmp_path / "history")
+    splits = load(f"folder:{folder}", options=LoadOptions(exclusive=True))
+    for tasks in (splits.train, splits.validation, splits.test):
+        for task in tasks:
+            others = [other for other in tasks if other is not task]
+            expected = {row for other in others for row in other.normal.rows().tolist()}
+            found = set(task.anomalous.rows().tolist())
+            assert found and not found & set(task.normal.rows().tolist())
+            assert not others or found == expected
+    trained = {row for task in splits.train for row in (*task.normal.rows().tolist(), *task.anomalous.rows().tolist())}
+    assert not trained & {row for task in splits.test for row in task.normal.rows().tolist()}
+    assert splits.fingerprint != load_with(folder, "injected").fingerprint
+
+
+def test_normals_of_others_count_as_much_as_the_faults_beside_them_and_judge_nothing_where_there_are_labels(tmp_path):
+    folder = write_machines(tmp_path / "history", labelled=range(6))
+    splits = load(f"folder:{folder}", options=LoadOptions(anomalies="injected", exclusive=True))
+    for task in splits.train:
+        assert len(task.anomalous) == 24 + min(24, 8 * (len(splits.train) - 1))
+    for task in splits.test:
+        assert (task.normal.store.values[task.anomalous.rows()] > 40).all()
+
+
+def test_a_single_training_task_has_no_others_to_exclude(tmp_path):
+    folder = write_machines(tmp_path / "history")
+    for number in range(3, 6):
+        (folder / f"press-{number}").rename(tmp_path / f"press-{number}")
+    with pytest.raises(FewoneError, match=r"press-.: has no anomalous example, .*--exclusive needs two training tasks"):
+        load(f"folder:{folder}", options=LoadOptions(exclusive=True))
+
+
 def test_faults_are_not_injected_into_what_is_shorter_than_they_need(tmp_path):
     with pytest.raises(FewoneError, match="faults are injected into series of at least 16 samples"):
         load_with(write_series(tmp_path / "short", length=15), "both")

@@ -36,7 +36,7 @@ from fewone.training.device import Device, use_device
 from fewone.training.process import own_process
 from fewone.workers import connect, is_worker, launch
 
-SHORT = ("--window", "--stride", "--group", "--anomalies")
+SHORT = ("--window", "--stride", "--group", "--anomalies", "--exclusive")
 """Options of the data that need not be spelled --data.NAME."""
 
 SHARDS = 4

@@ -7,7 +7,7 @@ label) or "column:NAME" (a column of its .csv or .parquet says which). Tasks tha
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -130,13 +130,8 @@ def load_folder(request: Request) -> TaskSplits:
     """folder:PATH for meta-training: every task needs anomalies; splits.toml, or a seeded split, says who tests."""
     content = read_folder(request.folder, request.options)
     anomalies = request.options.anomalies
-    for task in content.tasks if anomalies == "labelled" else ():
-        if not len(task.anomalous):
-            raise FewoneError(
-                f"{request.folder / task.name}: has no anomalous example, and meta-training judges every adaptation on"
-                f" some; add {task.name}/anomalous, of series train by --anomalies injected, or take the task out and"
-                f" fit a detector on its normals"
-            )
+    if anomalies == "labelled" and not request.options.exclusive:
+        _require_anomalies(request.folder, content.tasks)
     file = request.folder / "splits.toml"
     splits = (
         read_splits(file, content.recordings)
@@ -148,6 +143,15 @@ def load_folder(request: Request) -> TaskSplits:
         labelled = set(by_name) if anomalies == "both" else set(splits["test"])
         by_name = {task.name: task for task in inject_faults(request.folder, content, labelled, splits["test"])}
     train, validation, test = (tuple(by_name[name] for name in splits[split]) for split in SPLITS)
+    if request.options.exclusive:
+        validation, test = (
+            add_others(validation, train),
+            tuple(
+                task if len(task.anomalous) else add_others((task,), (*test, *validation, *train))[0] for task in test
+            ),
+        )
+        train = add_others(train, ())
+        _require_anomalies(request.folder, (*train, *validation, *test))
     return with_fingerprint(
         TaskSplits(
             request.name,
@@ -160,6 +164,34 @@ def load_folder(request: Request) -> TaskSplits:
             smallest_query=2,
         )
     )
+
+
+def _require_anomalies(folder: Path, tasks: Iterable[Task]) -> None:
+    for task in tasks:
+        if not len(task.anomalous):
+            raise FewoneError(
+                f"{folder / task.name}: has no anomalous example, and meta-training judges every adaptation on some;"
+                f" add {task.name}/anomalous, train by --anomalies injected (series; --exclusive needs two training"
+                f" tasks), or take the task out and fit a detector on its normals"
+            )
+
+
+def add_others(tasks: Sequence[Task], further: Sequence[Task]) -> tuple[Task, ...]:
+    """Tasks that exclude each other: normals of the other tasks are anomalies, too; where there is but one, normals of
+    further tasks.
+
+    Where a task has anomalies already, at most as many are added, evenly from all the others: they count alike.
+    """
+
+    def add(task: Task) -> Task:
+        own = task.anomalous.rows()
+        among = [other for other in tasks if other.unit != task.unit] or further
+        others = torch.cat([own[:0], *(other.normal.rows() for other in among if other.unit != task.unit)])
+        if len(own) and len(others):
+            others = others[torch.linspace(0, len(others) - 1, min(len(own), len(others))).round().long()]
+        return replace(task, anomalous=RowPool(task.normal.store, torch.cat([own, others])))
+
+    return tuple(add(task) for task in tasks)
 
 
 def inject_faults(

@@ -32,6 +32,7 @@ class LoadOptions:
     seed: of generated series and of the split of a user's folder. window, stride: how long series are cut.
     group: the column or file-name prefix that says which examples belong to one recording.
     anomalies: of a user's folder of series, what training and validation take for anomalies.
+    exclusive: what is normal in one task of a user's folder is anomalous in every other.
     any_size: pictures of a user's folder come as a detector for pictures of every size sees them, (3, SIDE, SIDE).
     """
 
@@ -42,6 +43,7 @@ class LoadOptions:
     group: str | None = None
     any_size: bool = False
     anomalies: Anomalies = "labelled"
+    exclusive: bool = False
 
 
 @dataclass(frozen=True)
