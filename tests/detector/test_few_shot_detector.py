@@ -209,7 +209,8 @@ def test_a_series_is_scored_as_its_windows_are_whole_or_in_chunks(trained: Calla
     assert whole.steps.shape == series.shape
     pieces = list(detector.score_series(iter(np.split(series, [7, 300, 301])), stride=32))
     assert len(pieces) > 1
-    np.testing.assert_allclose(np.concatenate([piece.steps for piece in pieces]), whole.steps, atol=1e-5)
+    # The chunks are scored in batches of other sizes: single precision, and processors round sums in different orders.
+    np.testing.assert_allclose(np.concatenate([piece.steps for piece in pieces]), whole.steps, rtol=1e-5, atol=1e-5)
     assert 5 * 128 <= whole.steps.argmin() < 6 * 128
     expected = min(whole.windows.mean(), whole.windows.min() + np.log(len(whole.windows)))
     assert detector.decide(whole) == pytest.approx(expected, abs=0.1)
