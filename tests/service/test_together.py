@@ -133,7 +133,7 @@ def test_the_recording_of_eight_gives_the_scores_of_the_detector() -> None:
     eights = Eights()
     assert eights.score_samples(detector, windows[:3]) == pytest.approx(detector.score_samples(windows[:3]), abs=0)
     assert not eights._known  # a detector that is not asked often has no recording
-    detector.one_example_.recorded = record(detector.guarded_, detector.support_.normals)
+    detector.one_example_.recorded = record(detector.guarded_, detector.support_.normals.split(1))
     for count in (1, 2, 3, EIGHT, EIGHT + 1):
         found = eights.score_samples(detector, windows[:count])
         assert found == pytest.approx(detector.score_samples(windows[:count]), abs=1e-4)
