@@ -66,6 +66,27 @@ def test_what_the_texture_is_not_for_is_told(shape: tuple[int, ...]) -> None:
         MachineTexture()(torch.zeros(shape))
 
 
+def test_a_made_up_machine_hears_other_frequencies_turns_the_axes_and_is_the_same_each_time() -> None:
+    inputs = torch.randn(8, 3, LENGTH, generator=torch.Generator().manual_seed(3))
+    once, again, other = (making.pretend_machine(inputs, torch.Generator().manual_seed(seed)) for seed in (1, 1, 2))
+    assert torch.equal(once, again)
+    assert not torch.allclose(once, other, atol=0.1)
+    powers = torch.fft.rfft(once).abs().square().mean(0)
+    low, high = powers[:, 1:300].mean(-1), powers[:, -300:-1].mean(-1)
+    assert (low / high).log().abs().max() > 0.2  # of white noise both are alike
+    across = torch.einsum("nal,nbl->ab", once, inputs) / inputs.numel()
+    assert (across - across.diagonal().diag()).abs().max() > 0.05  # an axis hears the others
+
+
+def test_a_task_on_a_made_up_machine_keeps_its_runs_and_is_standardised_anew(tasks: tuple[Task, ...]) -> None:
+    learner = making.build()
+    plain, elsewhere = making.look_at(tasks[0], learner), making.look_at(tasks[0], learner, machine=0)
+    assert (elsewhere.unit, elsewhere.normals) == (plain.unit, plain.normals)
+    assert torch.equal(elsewhere.recordings, plain.recordings)
+    assert not torch.allclose(elsewhere.described, plain.described, atol=0.1)
+    assert len(making.look_at_all(tasks[:2], learner)) == 2 * (1 + making.MACHINES)
+
+
 def test_each_part_is_shown_by_what_the_others_teach(seen: list[making.Seen]) -> None:
     teaching = making.teach_parts(seen)
     assert sorted(unit for left, _ in teaching.parts for unit in left) == sorted({one.unit for one in seen})

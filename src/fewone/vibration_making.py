@@ -5,8 +5,9 @@ and `python -m fewone.zoo_making runs/vibration paper/zoo/vibration.toml --resul
 
 What the views see of a segment hardly depends on the support (only through its level and deviation), so every segment
 is looked at once, standardised by all normals of its task; all that is learned is fitted to what was seen. Training and
-validation tasks teach; the directions that an episode is shown by were learned without its operation's part
-(cross-fitting), or they would be trusted too much. Test tasks are never looked at.
+validation tasks teach, each also as several other machines might have measured it (`pretend_machine`): a user's machine
+is none of ours. The directions that an episode is shown by were learned without its operation's part (cross-fitting),
+or they would be trusted too much. Test tasks are never looked at.
 """
 
 from __future__ import annotations
@@ -38,9 +39,8 @@ from fewone.zoo_making import run_maker
 with needed_for("making a model of the zoo"):
     import tyro
 
-EVIDENCE = ("machine-taught", "machine")
-"""Chosen on operations of machine M01 that were left out (benchmarks/vibration.py): what is learned is never alone, and
-beside `machine` further fixed kinds changed nothing there."""
+EVIDENCE = ("machine-taught", "own-machine", "own-machine-taught")
+"""Chosen on operations of M01 that were left out, as they are and on made-up machines (benchmarks/vibration.py)."""
 VIEW = "machine"
 SUPPORT_SIZE, FURTHER = 10, (1, 2, 5, 20)
 SIZES = (1, 2, 5, 10, 20)
@@ -49,6 +49,14 @@ SETS = 3
 LEFT_FOR_QUERIES = 3
 PARTS = 4
 """The operations are left out in so many parts."""
+MACHINES = 3
+"""Each task teaches on so many made-up machines besides its own."""
+RESPONSE, WAVES = 0.5, 8
+"""How far the log gain of a made-up machine goes up and down over frequency, in so many waves at most."""
+TILT = 0.7
+"""How far its axes are turned into each other."""
+NOISE = 0.1
+"""The most noise that its sensors add, in deviations."""
 STEPS, RATE = 120, 0.03
 RIDGE = 0.1
 """How far the covariance within tasks is drawn to its diagonal: 1 lost half a point on operations left out."""
@@ -112,14 +120,44 @@ def build(kinds: Sequence[str] = EVIDENCE) -> Evidence:
 
 
 @torch.no_grad()
-def look_at(task: Task, learner: Evidence) -> Seen:
-    """learner: one that learned nothing yet, whose views are asked."""
+def look_at(task: Task, learner: Evidence, machine: int | None = None) -> Seen:
+    """learner: one that learned nothing yet, whose views are asked; machine: the number of a made-up one."""
     store = task.normal.store
     rows = torch.cat([task.normal.rows(), task.anomalous.rows()])
     inputs = task.moments.apply(store.values[rows].to(torch.float32))
     if store.recording is None:
         raise FewoneError(f"task {task.name}: its examples belong to no recording; give segments of runs")
+    if machine is not None:
+        inputs = pretend_machine(inputs, generator_for("machine", task.name, machine))
+        normals = inputs[: len(task.normal)]
+        inputs = (inputs - normals.mean((0, 2), keepdim=True)) / normals.std((0, 2), keepdim=True)
     return Seen(task.unit, learner.look(inputs.unsqueeze(0)), len(task.normal), store.recording[rows])
+
+
+def pretend_machine(inputs: Tensor, generator: torch.Generator) -> Tensor:
+    """Windows (n, axes, length) of one task, as another machine and its sensors might have measured them.
+
+    With F the Fourier transform, g the log gain of each axis, a sum of WAVES random cosines over frequency whose size
+    falls with their number, Q a rotation and e white noise: Q F^-1(exp(RESPONSE g) F(x)) in its own deviations + e.
+    """
+    spectrum = torch.fft.rfft(inputs)
+    axes, places = inputs.shape[1], torch.linspace(0.0, math.pi, spectrum.shape[-1])
+    gain = torch.zeros(axes, len(places))
+    for wave in range(1, WAVES + 1):
+        size, phase = torch.randn(axes, 1, generator=generator), torch.rand(axes, 1, generator=generator)
+        gain += size * torch.cos(wave * places + 2.0 * math.pi * phase) / math.sqrt(wave)
+    heard = torch.fft.irfft(spectrum * (RESPONSE * gain).exp(), n=inputs.shape[-1])
+    rotation, _ = torch.linalg.qr(torch.eye(axes) + TILT * torch.randn(axes, axes, generator=generator))
+    turned = rotation @ heard
+    turned = turned / turned.std((0, 2), keepdim=True).clamp_min(1e-6)
+    noise = NOISE * torch.rand(axes, 1, generator=generator) * torch.randn(turned.shape, generator=generator)
+    measured: Tensor = turned + noise
+    return measured
+
+
+def look_at_all(tasks: Sequence[Task], learner: Evidence, machines: int = MACHINES) -> list[Seen]:
+    """Every task as it is, and on its made-up machines."""
+    return [look_at(task, learner, machine) for machine in (None, *range(machines)) for task in tasks]
 
 
 def teach(tasks: Sequence[Seen]) -> Taught:
@@ -262,8 +300,7 @@ def make(arguments: Arguments) -> Path:
     """Write the trained, calibrated folder."""
     torch.set_num_threads(1)
     splits: TaskSplits = load(arguments.dataset, arguments.data_dir or None)
-    learner = build()
-    tasks = [look_at(task, learner) for task in (*splits.train, *splits.validation)]
+    tasks = look_at_all((*splits.train, *splits.validation), build())
     learned = learn(tasks, teach_parts(tasks))
     save_learner(arguments.folder, learned.learner, describe(choose_experiment(arguments.dataset), splits))
     save_calibration(arguments.folder, learned.calibration)

@@ -3,10 +3,13 @@
 Textures of vibration differ in what the axes do together, so the kernels mix them. Two kinds of evidence look at the
 same description f: by how much each feature differs, in units of its deviation within a training task,
 d = |(f - f') / deviation|^2 / width, and in the directions that tell the bad runs of training tasks from their good
-ones (fewone.learners.evidence_kinds.projection). What is learned is linear and knows no task of the user's.
+ones (fewone.learners.evidence_kinds.projection); `own-...` measure both in units of how the normals at hand vary, too.
+What is learned is linear and knows no task of the user's.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -14,7 +17,7 @@ from torch import Tensor
 from fewone.errors import FewoneError
 from fewone.learners.evidence_kinds.kind import EvidenceKind, Features, View
 from fewone.learners.evidence_kinds.projection import WIDTH
-from fewone.learners.evidence_kinds.series import compare_first, compare_second
+from fewone.learners.evidence_kinds.series import compare_first, compare_second, in_own_units
 from fewone.networks.front_ends import LogSpectrogram
 from fewone.networks.random_convolution import RandomConvolution
 
@@ -59,7 +62,12 @@ class MachineTexture(View):
 
 VIBRATION_VIEWS = {"machine": MachineTexture}
 
+_MACHINE = EvidenceKind("texture of all axes", "machine", compare_first, floor=1e-2)
+_TAUGHT = EvidenceKind("what bad runs of other operations showed", "machine", compare_second, floor=1e-2)
+
 VIBRATION_KINDS = {
-    "machine": EvidenceKind("texture of all axes", "machine", compare_first, floor=1e-2),
-    "machine-taught": EvidenceKind("what bad runs of other operations showed", "machine", compare_second, floor=1e-2),
+    "machine": _MACHINE,
+    "machine-taught": _TAUGHT,
+    "own-machine": replace(_MACHINE, words=f"{_MACHINE.words}, as the normals vary", in_units=in_own_units(0)),
+    "own-machine-taught": replace(_TAUGHT, words=f"{_TAUGHT.words}, as the normals vary", in_units=in_own_units(1)),
 }
