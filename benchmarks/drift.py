@@ -33,8 +33,9 @@ from fewone.datasets.cnc_milling import FOLDS, SEGMENTS, Run, list_runs, read_se
 from fewone.datasets.sources import default_data_dirs
 from fewone.detector.recording_verdicts import RecordingScorer, find_limits, judge_recording
 from fewone.episodes import Moments
-from fewone.learners.evidence import Evidence, Observed
-from fewone.vibration_making import EVIDENCE
+from fewone.learners.evidence import Evidence
+from fewone.learners.evidence_kinds import Features
+from fewone.vibration_making import EVIDENCE, observe, pick
 
 MONTHS = ("Feb_2019", "Aug_2019", "Feb_2020", "Aug_2020", "Feb_2021", "Aug_2021")
 START = 10
@@ -71,11 +72,11 @@ CHOSEN = "every 5"
 class Course:
     """All runs of an operation in the order of time; start: the first ten.
 
-    distances: of all runs to all, for each segment and kind of evidence, (1, n, n, parts).
+    views: what the model sees of all runs, segment by segment.
     """
 
     runs: tuple[Run, ...]
-    distances: tuple[list[Tensor], ...]
+    views: tuple[dict[str, Features], ...]
     start: tuple[int, ...]
 
 
@@ -106,8 +107,7 @@ def read_course(runs: Sequence[Run], learner: Evidence) -> Course | None:
     found = []
     for segment in range(SEGMENTS):
         inputs = values[:, segment]
-        views = learner.look(Moments.of(inputs[list(first)]).apply(inputs).unsqueeze(0))
-        found.append(learner.compare(views, views))
+        found.append(learner.look(Moments.of(inputs[list(first)]).apply(inputs).unsqueeze(0)))
     return Course(tuple(ordered), tuple(found), first)
 
 
@@ -117,12 +117,10 @@ def call(course: Course, model: Model, normals: Sequence[int], queries: Sequence
     learner, calibration, size = model.learner, model.calibration, len(normals)
     point = calibration.at(size)
     scorer = RecordingScorer(find_limits(calibration.threshold(size, rate), rate, calibration, size, 1.0))
-    of, to, normal = torch.tensor(normals), torch.tensor(queries), torch.ones(1, size)
+    of, to = torch.tensor(normals), torch.tensor(queries)
     logits: list[Tensor] = []
-    for distances in course.distances:
-        values = learner.measure([one[:, to][:, :, of] for one in distances], normal.unsqueeze(1))
-        own = learner.measure_support([one[:, of][:, :, of] for one in distances], normal)
-        judged = learner.score(Observed(values, own, normal))[0]
+    for views in course.views:
+        judged = learner.score(observe(learner, pick(views, of), pick(views, to)))[0]
         logits.append(point.slope * (judged.double() - point.threshold))
     return [judge_recording(scorer, row).decision < 0 for row in torch.stack(logits, 1).numpy()]
 

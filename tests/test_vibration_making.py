@@ -11,7 +11,7 @@ import fewone
 import fewone.vibration_making as making
 from fewone.checkpoints import save_calibration, save_learner
 from fewone.detector.few_shot_detector import FewShotDetector
-from fewone.episodes import EvaluationProtocol, InputScaling, RowPool, Store, Task, TaskSplits
+from fewone.episodes import EvaluationProtocol, Examples, InputScaling, RowPool, Store, Task, TaskSplits
 from fewone.errors import FewoneError
 from fewone.experiments.build import describe
 from fewone.learners.evidence_kinds.projection import WIDTH
@@ -85,6 +85,16 @@ def test_a_task_on_a_made_up_machine_keeps_its_runs_and_is_standardised_anew(tas
     assert torch.equal(elsewhere.recordings, plain.recordings)
     assert not torch.allclose(elsewhere.described, plain.described, atol=0.1)
     assert len(making.look_at_all(tasks[:2], learner)) == 2 * (1 + making.MACHINES)
+
+
+def test_an_episode_is_observed_as_the_learner_itself_observes_it() -> None:
+    learner = making.build()
+    inputs = torch.randn(9, 3, LENGTH, generator=torch.Generator().manual_seed(5))
+    normals, queries = inputs[None, :5], inputs[None, 5:]
+    seen = making.observe(learner, learner.look(normals), learner.look(queries))
+    own = learner.observe(Examples.normals(normals), queries)
+    torch.testing.assert_close(seen.values, own.values)
+    torch.testing.assert_close(seen.own, own.own)
 
 
 def test_each_part_is_shown_by_what_the_others_teach(seen: list[making.Seen]) -> None:

@@ -214,9 +214,11 @@ def pick(views: dict[str, Features], rows: Tensor) -> dict[str, Features]:
 
 
 def observe(learner: Evidence, normals: dict[str, Features], queries: dict[str, Features]) -> Observed:
-    among, between = learner.compare(normals, normals), learner.compare(queries, normals)
-    normal = torch.ones(1, among[0].shape[1])
-    return Observed(learner.measure(between, normal.unsqueeze(1)), learner.measure_support(among, normal), normal)
+    """As the learner observes a support and its queries, of what its views saw of them."""
+    normal = torch.ones(1, next(iter(normals.values()))[0].shape[1])
+    allowed = normal.unsqueeze(1)
+    values = learner.measure(learner.compare(queries, normals, allowed), allowed)
+    return Observed(values, learner.measure_normals(normals, normal), normal)
 
 
 def learn(tasks: Sequence[Seen], teaching: Teaching, kinds: Sequence[str] = EVIDENCE, trained: bool = True) -> Learned:
