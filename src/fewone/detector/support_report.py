@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fewone.calibration import CalibrationMap
 from fewone.detector.thresholds import MEASURED_RATE
+from fewone.errors import say_count
 
 ODD_DEVIATIONS = {3: 38.0, 4: 11.5, 5: 13.7, 7: 10.1, 10: 8.0, 15: 7.7, 20: 7.4, 30: 7.2, 50: 7.3, 100: 7.6}
 """By K, how many robust deviations above the median leave-one-out logit an example looks odd: what the largest of K
@@ -59,7 +60,8 @@ class SupportReport:
     warnings: tuple[str, ...]
 
     def __str__(self) -> str:
-        lines = [f"fitted on {self.support_size} normals and {self.known_anomalies} known anomalies"]
+        anomalies = say_count(self.known_anomalies, "known anomaly", "known anomalies")
+        lines = [f"fitted on {say_count(self.support_size, 'normal')} and {anomalies}"]
         if self.odd:
             lines.append(f"normals that look odd, numbered from 0: {', '.join(map(str, self.odd))}")
         elif len(self.leave_one_out):
@@ -98,12 +100,13 @@ def find_faults(normals: NDArray[np.floating[Any]]) -> list[str]:
         faults.append(f"warning: all {len(flat)} normals are the same to the last digit: copies of one count as one")
     elif len(np.unique(flat, axis=0)) < len(flat):
         copies = len(flat) - len(np.unique(flat, axis=0))
-        faults.append(f"warning: {copies} of {len(flat)} normals are copies of others: copies of one count as one")
+        are = "is a copy of another" if copies == 1 else "are copies of others"
+        faults.append(f"warning: {copies} of {len(flat)} normals {are}: copies of one count as one")
     if flat.shape[1] > 1:
         constant = int((flat == flat[:, :1]).all(axis=1).sum())
         if constant:
             faults.append(
-                f"warning: {constant} of {len(flat)} normals are constant (a dead sensor, a machine at rest?): whatever"
+                f"warning: {constant} of {len(flat)} normals {'is' if constant == 1 else 'are'} constant (a dead sensor, a machine at rest?): whatever"
                 f" moves will look anomalous"
             )
     return faults
@@ -142,7 +145,7 @@ def report_support(
         )
     if rate is not None and calibration is None:
         found.append(
-            f"the threshold comes from {support_size} normals alone: a rate of {rate:g} is met on average only"
+            f"the threshold comes from {say_count(support_size, 'normal')} alone: a rate of {rate:g} is met on average only"
         )
     return SupportReport(support_size, known_anomalies, decisions, find_odd(decisions), tuple(found))
 
