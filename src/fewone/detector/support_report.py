@@ -21,6 +21,11 @@ ODD_DEVIATIONS = {3: 38.0, 4: 11.5, 5: 13.7, 7: 10.1, 10: 8.0, 15: 7.7, 20: 7.4,
 logits of one kind, whose tail is exponential (Gumbel's), exceeds in 2 % of supports. The deviation is 1.4826 times the
 median absolute one, whose own error is large for few."""
 
+STRANGE = 3.0
+"""What a calibrated model must say of an odd normal besides: log-odds of 3, twenty to one that it is anomalous. The tail
+of a model's scores among normals of one kind may be longer than Gumbel's (sines at random phases): by the deviations
+alone a normal was named in up to a fifth of such supports."""
+
 SHIFT_RATE = 0.05
 """A support as unlikely as this among the tasks of the calibration is called shifted: so many of the supports of known
 kinds are called so, too."""
@@ -69,11 +74,12 @@ class SupportReport:
         return "\n".join([*lines, *self.warnings])
 
 
-def find_odd(leave_one_out: NDArray[np.float64]) -> tuple[int, ...]:
+def find_odd(leave_one_out: NDArray[np.float64], highest: float | None = None) -> tuple[int, ...]:
     """Normals that stand apart from the others; decision values (K,), each judged by the others.
 
     Being called anomalous alone is not enough (with a shift all of them may be), and in a support of one kind someone
-    is always the farthest. Of fewer than five an odd one must be called anomalous, too.
+    is always the farthest. An odd one has a decision value below `highest`, where that is given; of fewer than five it
+    must be called anomalous in any case.
     """
     count = len(leave_one_out)
     if count < 3:
@@ -82,8 +88,10 @@ def find_odd(leave_one_out: NDArray[np.float64]) -> tuple[int, ...]:
     deviation = max(float(1.4826 * np.median(np.abs(leave_one_out - median))), 1e-9)
     limit = np.interp(np.log(count), np.log(list(ODD_DEVIATIONS)), list(ODD_DEVIATIONS.values()))
     odd = (median - leave_one_out) / deviation > limit
-    if count < 5:
-        odd &= leave_one_out < 0
+    if highest is None and count < 5:
+        highest = 0.0
+    if highest is not None:
+        odd &= leave_one_out < highest
     return tuple(np.flatnonzero(odd).tolist())
 
 
@@ -147,7 +155,8 @@ def report_support(
         found.append(
             f"the threshold comes from {say_count(support_size, 'normal')} alone: a rate of {rate:g} is met on average only"
         )
-    return SupportReport(support_size, known_anomalies, decisions, find_odd(decisions), tuple(found))
+    highest = None if calibration is None else min(0.0, -STRANGE - offset)
+    return SupportReport(support_size, known_anomalies, decisions, find_odd(decisions, highest), tuple(found))
 
 
 def _is_shifted(support_size: int, scores: NDArray[np.float64], calibration: CalibrationMap) -> bool:
