@@ -1,6 +1,15 @@
 """Mistakes that a user can fix, as one kind of exception with a one-line message."""
 
 
+def say_count(number: int, thing: str, things: str = "") -> str:
+    """A number of things in words.
+
+    >>> say_count(1, "file"), say_count(2, "file"), say_count(0, "anomaly", "anomalies")
+    ('1 file', '2 files', '0 anomalies')
+    """
+    return f"{number} {thing if number == 1 else things or thing + 's'}"
+
+
 class FewoneError(Exception):
     """One line: what is wrong, where, and what to do. The command line prints it and exits with 2.
 

@@ -53,7 +53,7 @@ def test_a_gap_is_told_and_its_windows_are_not_judged(
     file = write_stamped(tmp_path / "new.csv", waves(6, 1), (300, 340))
     code, out, err = run(capsys, "score", detector, file)
     assert code == 3
-    assert "1 gap in time, the longest 410 ms; 1 windows not judged" in err
+    assert "1 gap in time, the longest 410 ms; 1 window not judged" in err
     assert "read as: ; separated, time in column 1 (day.month.year), channel Drehmoment" in err
     assert "0 of 1 anomalous" in out
     assert f"NOT JUDGED {file} at 256: a value is missing or time jumps" in out
@@ -145,7 +145,7 @@ def test_watch_gives_the_same_objects_as_score_and_remembers_across_restarts(
     words = ["watch", detector, inbox, "--every", "0.02", "--for-seconds", "0.3", "--json", "--each-window"]
     code, watched, err = run(capsys, *words, "--plot", tmp_path / "page.html")
     assert code == 3
-    assert "watched 2 files: 0 of 3 anomalous, 1 windows not judged, 1 files unreadable" in err
+    assert "watched 2 files: 0 of 3 anomalous, 1 window not judged, 1 file unreadable" in err
     _, scored, _ = run(capsys, "score", detector, inbox, "--json", "--each-window")
     assert sorted(watched.splitlines()) == sorted(scored.splitlines())
     assert "0 of 3 anomalous" in (tmp_path / "page.html").read_text()
@@ -262,6 +262,16 @@ def test_an_option_mistake_is_one_line_with_the_nearest_option(
     assert code == 2
     assert told in err
     assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("verb", [["score"], ["watch"], ["fit", "--window", "128", "--out", "never"]])
+@pytest.mark.parametrize("stride", ["0", "-3"])
+def test_a_stride_below_one_is_one_line_that_names_the_option_and_nothing_is_read(
+    detector: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: list[str], stride: str
+) -> None:
+    np.save(tmp_path / "a.npy", np.zeros(200))
+    code, out, err = run(capsys, verb[0], str(detector), str(tmp_path), *verb[1:], "--stride", stride)
+    assert (code, out, err) == (2, "", f"fewone: --stride {stride}: at least 1 time step is needed\n")
 
 
 def test_head_ends_quietly(tmp_path: Path) -> None:

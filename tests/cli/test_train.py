@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import sys
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import fewone
 from fewone.checkpoints import load_learner
 from fewone.cli import main
 from fewone.cli.train import Display, note_learned_by_heart, parse, say_choices
@@ -182,6 +185,30 @@ def test_the_kind_of_the_data_chooses_the_learner_and_it_is_said(
     assert "at most 2 minutes of CPU (a cap" in list(say_choices(["--learner", "plda"], limited.experiment))[-1]
     assert choose_learner("omniglot") == "plda"
     assert capsys.readouterr().err == ""
+
+
+def test_the_commands_of_the_page_your_data_run_as_they_stand_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only a cap on the minutes is added; the history is as the page lays it out, of files with a line of names."""
+    page = (Path(__file__).parents[2] / "docs" / "your-data.md").read_text()
+    block = re.search(r"```\n(fewone data check .*?)```", page, re.DOTALL)
+    assert block is not None
+    for task, label, number in product(range(5), ("normal", "anomalous"), range(12)):
+        values = np.sin(np.arange(520) / (5 + task)) + np.random.default_rng([task, number]).normal(0, 0.1, 520)
+        values[200:300] += 2.0 * (label == "anomalous")
+        file = tmp_path / "PATH" / f"press-{task}" / label / f"{number}.csv"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("torque\n" + "".join(f"{value:.3f}\n" for value in values))
+    monkeypatch.chdir(tmp_path)
+    commands = [line.split()[1:] for line in block.group(1).splitlines()]
+    assert [words[0] for words in commands] == ["data", "data", "train"]
+    for words in commands:
+        assert main([*words, *(["--training.minutes", "0.02"] if words[0] == "train" else [])]) == 0, words
+    said = capsys.readouterr().out
+    assert "learner evidence: chosen for your series" in said
+    assert "kept: the weights of iteration" in said
+    assert fewone.load(tmp_path / "models" / "presses").card.shape == (1, 512)
 
 
 def test_learning_by_heart_is_told_and_learning_is_not() -> None:

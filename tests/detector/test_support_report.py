@@ -82,9 +82,9 @@ def test_one_identical_copied_and_constant_normals_are_told() -> None:
     assert find_faults(normals) == []
     assert "one normal shows nothing" in find_faults(normals[:1])[0]
     assert "all 5 normals are the same" in find_faults(np.repeat(normals[:1], 5, axis=0))[0]
-    assert "1 of 5 normals are copies" in find_faults(normals[[0, 1, 2, 3, 3]])[0]
+    assert "1 of 5 normals is a copy of another" in find_faults(normals[[0, 1, 2, 3, 3]])[0]
     normals[2] = 7.0
-    assert "1 of 5 normals are constant" in find_faults(normals)[0]
+    assert "1 of 5 normals is constant" in find_faults(normals)[0]
 
 
 def test_the_detector_passes_them_on_and_its_dials_are_named() -> None:

@@ -224,7 +224,7 @@ def test_a_file_is_read_block_by_block_with_the_same_result(tmp_path: Path, monk
     rows = (f"{n // 10},{n % 10};{n},5\n" if n % 7 else f"{n // 10},{n % 10};\n" for n in range(1, 500))
     path = write(tmp_path, "time;x\n" + "".join(rows))
     whole = fewone.read_recording(path)
-    monkeypatch.setattr("fewone.reading.text_files.BLOCK_BYTES", 100)
+    monkeypatch.setattr("fewone.reading.text_files.BLOCK_BYTES", 30)
     shares: list[float] = []
     said, pieces = stream_recording(path, ReadOptions(), shares.append)
     values = [piece.values for piece in pieces]

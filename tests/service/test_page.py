@@ -67,7 +67,7 @@ def test_the_whole_story(page: Any, served: Running) -> None:
     page.get_by_label("Name").fill("press-7")
     normals = [*as_files(make_series(9)), *as_files(with_burst(make_series(1, seed=1)), "strange")]
     page.locator("#files").set_input_files(normals)
-    page.get_by_text("10 normals, 1 look odd").wait_for()
+    page.get_by_text("10 normals, 1 looks odd").wait_for()
     page.locator("li.odd").get_by_role("button", name="leave out").click()
     page.get_by_text("9 normals, 0 look odd").wait_for()
     assert page.locator("ul.small li").count() == 10

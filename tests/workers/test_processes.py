@@ -14,6 +14,9 @@ from pathlib import Path
 import pytest
 
 from fewone.checkpoints import load_learner
+from fewone.cli.train import describe_work
+from fewone.datasets import load
+from fewone.experiments import default_experiment
 
 COMMAND = [
     "train",
@@ -145,12 +148,51 @@ def test_workers_with_different_experiments_are_refused_with_what_differs(tmp_pa
     assert "differ in experiment: seed: 0 and 1" in results[0][2] + results[1][2]
 
 
+@pytest.mark.parametrize("what", ["versions", "data"])
+def test_workers_with_different_versions_or_data_are_refused_with_what_differs(what):
+    program = (
+        "import sys\n"
+        "from fewone.errors import FewoneError\n"
+        "from fewone.workers import connect\n"
+        "common = {'versions': 'fewone 1, torch 2', 'data': 'a1b2'}\n"
+        "try:\n"
+        "    with connect(common | {sys.argv[1]: sys.argv[2]}):\n"
+        "        print('begun')\n"
+        "except FewoneError as error:\n"
+        "    sys.exit(str(error))\n"
+    )
+    common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": find_port()}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, what, f"own {rank}"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | common | {"RANK": str(rank)},
+        )
+        for rank in range(2)
+    ]
+    results = [finish(process) for process in processes]
+    assert [(code, out) for code, out, _ in results] == [(1, ""), (1, "")]
+    said = results[0][2].splitlines()[-1]
+    assert said.startswith(f"workers 0 and 1 differ in {what}: own 0 and own 1; give all of them the same")
+
+
+def test_what_workers_must_have_in_common_names_versions_data_and_every_setting():
+    splits, experiment = load("sts-sine"), default_experiment("sts-sine", "maml", 2)
+    described = describe_work(experiment, splits)
+    assert described["data"] == splits.fingerprint != load("sts-sawtooth").fingerprint
+    assert "torch" in str(described["versions"])
+    assert {key.removeprefix("experiment: ") for key in described} >= experiment.to_plain().keys()
+
+
 def test_bad_numbers_of_workers_and_occupied_ports_are_one_line(tmp_path, capsys):
     from fewone.cli import main
 
     for words, message in [
         (["--workers", "0"], "at least one worker is needed"),
         (["--workers", "9"], "9 workers, but a batch has 4 shards"),
+        (["--workers", "9", "--training.shards", "9"], "training.shards is 9, but a batch can be cut into 4"),
     ]:
         assert main([*COMMAND, "--out", str(tmp_path / "x"), *words]) == 2
         error = capsys.readouterr().err

@@ -77,6 +77,9 @@ class Choice:
     """which examples of a folder belong to one recording: a column or a file-name prefix"""
 
     def load(self) -> TaskSplits:
+        for name in ("window", "stride"):
+            if (steps := getattr(self, name)) is not None and steps < 1:
+                raise FewoneError(f"--{name} {steps}: at least 1 time step is needed")
         options = LoadOptions(self.cache_dir, self.seed, self.window, self.stride, self.group)
         return load(self.name, self.data_dir, options)
 

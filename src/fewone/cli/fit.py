@@ -21,10 +21,11 @@ from fewone.detector.aligned import AlignedDetector, is_aligned
 from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.detector.files import is_detector
 from fewone.detector.loading import load_detector
-from fewone.errors import FewoneError
+from fewone.errors import FewoneError, say_count
 from fewone.file_scoring.choosing import choose_model
 from fewone.file_scoring.user_files import (
     FileExamples,
+    check_stride,
     choose_shape,
     find_stride_out_of_step,
     list_files,
@@ -78,6 +79,7 @@ def main(arguments: list[str]) -> int:
     """Fit and save; says which normals look odd."""
     chosen = parse_options(Arguments, arguments, "fewone fit")
     console = Console(stderr=True)
+    check_stride(chosen.stride)
     check_place(chosen.out, chosen.force)
     place = chosen.normals or Path(chosen.model)
     files = list_files(place)
@@ -118,7 +120,7 @@ def main(arguments: list[str]) -> int:
         facts = {"out": str(chosen.out), "model": name, "window": shape[-1], "left_out": left_out, "unreadable": faults}
         print(json.dumps({**facts, **asdict(outcome)}, ensure_ascii=False))
         return 0
-    print(f"fitted on {outcome.normals} normals from {len(found)} files, written to {chosen.out}")
+    print(f"fitted on {say_count(outcome.normals, 'normal')} from {say_count(len(found), 'file')}, written to {chosen.out}")
     for origin in outcome.odd:
         print(f"looks unlike the other normals: {origin}; if it is no normal, leave it out and fit again")
     for line in outcome.warnings:

@@ -18,7 +18,7 @@ from rich.progress import track
 from fewone.cli.options import parse_options
 from fewone.errors import FewoneError
 from fewone.file_scoring.exported import RuntimeDetector, is_exported, open_exported
-from fewone.file_scoring.user_files import FileExamples, list_files, stream_examples, take_decoded
+from fewone.file_scoring.user_files import FileExamples, check_stride, list_files, stream_examples, take_decoded
 from fewone.file_scoring.verdict_rows import (
     MISSING,
     Judged,
@@ -79,6 +79,7 @@ def main(arguments: list[str]) -> int:
     chosen = parse_options(Arguments, arguments, "fewone score")
     open_once.cache_clear()
     check_plot(chosen.detector, chosen.plot)
+    check_stride(chosen.stride)
     files = list_files(chosen.new)
     if chosen.workers <= 1 or len(files) == 1:
         # Where there are workers they open it, at once: this process does without torch, whose import they would await.

@@ -26,8 +26,8 @@ from fewone.cli.score import (
     print_not_judged,
     tell_readings,
 )
-from fewone.errors import FewoneError
-from fewone.file_scoring.user_files import can_be_read
+from fewone.errors import FewoneError, say_count
+from fewone.file_scoring.user_files import can_be_read, check_stride
 from fewone.file_scoring.verdict_rows import Judged, NotJudged, Verdict, as_csv, as_json, count_anomalous, list_all
 from fewone.files import atomic_write
 from fewone.reading import ReadOptions
@@ -110,8 +110,8 @@ class Tally:
 
     def __str__(self) -> str:
         return (
-            f"watched {self.files} files: {self.anomalous} of {self.verdicts} anomalous, {self.not_judged} windows not"
-            f" judged, {self.unreadable} files unreadable"
+            f"watched {say_count(self.files, 'file')}: {self.anomalous} of {self.verdicts} anomalous,"
+            f" {say_count(self.not_judged, 'window')} not judged, {say_count(self.unreadable, 'file')} unreadable"
         )
 
 
@@ -120,6 +120,7 @@ def main(arguments: list[str]) -> int:
     chosen = parse_options(Arguments, arguments, "fewone watch")
     if chosen.source is not None and chosen.server is None:
         raise FewoneError("--source: only a service joins chunks; give --server as well")
+    check_stride(chosen.stride)
     if not 0 < chosen.every < float("inf"):
         raise FewoneError(f"--every is {chosen.every:g}: more than 0 seconds are needed")
     if chosen.for_seconds is not None and not chosen.for_seconds >= 0:

@@ -44,7 +44,7 @@ from fewone.detector.recordings import SeriesScores, join_scores, score_steps, s
 from fewone.detector.support_report import SupportReport, find_faults, report_support
 from fewone.detector.thresholds import Scores, find_tail_scale, find_threshold, split_groups
 from fewone.episodes import NORMAL, InputScaling
-from fewone.errors import InputError
+from fewone.errors import InputError, say_count
 from fewone.learners import MetaLearner
 from fewone.picture_files import FullScale
 from fewone.zoo import advise, advise_on_array
@@ -586,7 +586,7 @@ class FewShotDetector(Estimator):
         if self.card is None and self.learner is not None:
             parts.append(type(self.learner).__name__)
         parts += [f"{name}={getattr(self, name):g}" for name in _NUMBERS if getattr(self, name) is not None]
-        fitted = f"fitted on {self.support_size_} normals" if hasattr(self, "support_") else "not fitted"
+        fitted = f"fitted on {say_count(self.support_size_, 'normal')}" if hasattr(self, "support_") else "not fitted"
         return f"{type(self).__name__}({', '.join([*parts, fitted])})"
 
     def __sklearn_is_fitted__(self) -> bool:

@@ -14,11 +14,17 @@ from numpy.typing import NDArray
 
 from fewone.calibration import CalibrationMap
 from fewone.detector.thresholds import MEASURED_RATE
+from fewone.errors import say_count
 
 ODD_DEVIATIONS = {3: 38.0, 4: 11.5, 5: 13.7, 7: 10.1, 10: 8.0, 15: 7.7, 20: 7.4, 30: 7.2, 50: 7.3, 100: 7.6}
 """By K, how many robust deviations above the median leave-one-out logit an example looks odd: what the largest of K
 logits of one kind, whose tail is exponential (Gumbel's), exceeds in 2 % of supports. The deviation is 1.4826 times the
 median absolute one, whose own error is large for few."""
+
+STRANGE = 3.0
+"""What a calibrated model must say of an odd normal besides: log-odds of 3, twenty to one that it is anomalous. The tail
+of a model's scores among normals of one kind may be longer than Gumbel's (sines at random phases): by the deviations
+alone a normal was named in up to a fifth of such supports."""
 
 SHIFT_RATE = 0.05
 """A support as unlikely as this among the tasks of the calibration is called shifted: so many of the supports of known
@@ -59,7 +65,8 @@ class SupportReport:
     warnings: tuple[str, ...]
 
     def __str__(self) -> str:
-        lines = [f"fitted on {self.support_size} normals and {self.known_anomalies} known anomalies"]
+        anomalies = say_count(self.known_anomalies, "known anomaly", "known anomalies")
+        lines = [f"fitted on {say_count(self.support_size, 'normal')} and {anomalies}"]
         if self.odd:
             lines.append(f"normals that look odd, numbered from 0: {', '.join(map(str, self.odd))}")
         elif len(self.leave_one_out):
@@ -67,11 +74,12 @@ class SupportReport:
         return "\n".join([*lines, *self.warnings])
 
 
-def find_odd(leave_one_out: NDArray[np.float64]) -> tuple[int, ...]:
+def find_odd(leave_one_out: NDArray[np.float64], highest: float | None = None) -> tuple[int, ...]:
     """Normals that stand apart from the others; decision values (K,), each judged by the others.
 
     Being called anomalous alone is not enough (with a shift all of them may be), and in a support of one kind someone
-    is always the farthest. Of fewer than five an odd one must be called anomalous, too.
+    is always the farthest. An odd one has a decision value below `highest`, where that is given; of fewer than five it
+    must be called anomalous in any case.
     """
     count = len(leave_one_out)
     if count < 3:
@@ -80,8 +88,10 @@ def find_odd(leave_one_out: NDArray[np.float64]) -> tuple[int, ...]:
     deviation = max(float(1.4826 * np.median(np.abs(leave_one_out - median))), 1e-9)
     limit = np.interp(np.log(count), np.log(list(ODD_DEVIATIONS)), list(ODD_DEVIATIONS.values()))
     odd = (median - leave_one_out) / deviation > limit
-    if count < 5:
-        odd &= leave_one_out < 0
+    if highest is None and count < 5:
+        highest = 0.0
+    if highest is not None:
+        odd &= leave_one_out < highest
     return tuple(np.flatnonzero(odd).tolist())
 
 
@@ -98,12 +108,13 @@ def find_faults(normals: NDArray[np.floating[Any]]) -> list[str]:
         faults.append(f"warning: all {len(flat)} normals are the same to the last digit: copies of one count as one")
     elif len(np.unique(flat, axis=0)) < len(flat):
         copies = len(flat) - len(np.unique(flat, axis=0))
-        faults.append(f"warning: {copies} of {len(flat)} normals are copies of others: copies of one count as one")
+        are = "is a copy of another" if copies == 1 else "are copies of others"
+        faults.append(f"warning: {copies} of {len(flat)} normals {are}: copies of one count as one")
     if flat.shape[1] > 1:
         constant = int((flat == flat[:, :1]).all(axis=1).sum())
         if constant:
             faults.append(
-                f"warning: {constant} of {len(flat)} normals are constant (a dead sensor, a machine at rest?): whatever"
+                f"warning: {constant} of {len(flat)} normals {'is' if constant == 1 else 'are'} constant (a dead sensor, a machine at rest?): whatever"
                 f" moves will look anomalous"
             )
     return faults
@@ -142,9 +153,10 @@ def report_support(
         )
     if rate is not None and calibration is None:
         found.append(
-            f"the threshold comes from {support_size} normals alone: a rate of {rate:g} is met on average only"
+            f"the threshold comes from {say_count(support_size, 'normal')} alone: a rate of {rate:g} is met on average only"
         )
-    return SupportReport(support_size, known_anomalies, decisions, find_odd(decisions), tuple(found))
+    highest = None if calibration is None else min(0.0, -STRANGE - offset)
+    return SupportReport(support_size, known_anomalies, decisions, find_odd(decisions, highest), tuple(found))
 
 
 def _is_shifted(support_size: int, scores: NDArray[np.float64], calibration: CalibrationMap) -> bool:

@@ -170,6 +170,12 @@ def read_at(file: Path, shape: tuple[int, ...], place: int, options: ReadOptions
     return found.T if found.shape[1] == channels else found.reshape(shape)
 
 
+def check_stride(stride: int | None) -> None:
+    """Before any file is read: what is wrong with the option is no fault of a file."""
+    if stride is not None and stride < 1:
+        raise FewoneError(f"--stride {stride}: at least 1 time step is needed")
+
+
 class Cutter:
     """Cuts a recording that comes in pieces into windows, one every `stride`, and leaves out those with a gap."""
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fewone.detector.recording_limits import RecordingVerdict
-from fewone.errors import FewoneError
+from fewone.errors import FewoneError, say_count
 from fewone.file_scoring.user_files import FileExamples
 from fewone.files import atomic_write
 
@@ -66,8 +66,8 @@ MISSING = "a value is missing or time jumps"
 def note_missing(last: FileExamples, verdicts: Sequence[Verdict], left_out: NDArray[np.int64]) -> Judged:
     notes = []
     if not last.findings.whole:
-        kind = "windows" if last.recording else "rows"
-        notes.append(f"{last.file}: {last.findings}; {len(left_out)} {kind} not judged")
+        counted = say_count(len(left_out), "window" if last.recording else "row")
+        notes.append(f"{last.file}: {last.findings}; {counted} not judged")
     left = tuple(NotJudged(str(last.file), place, MISSING) for place in left_out.tolist())
     return Judged(tuple(verdicts), left, last.said, tuple(notes))
 

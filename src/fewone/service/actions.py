@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.detector.loading import load_detector
 from fewone.detector.support_report import SupportReport
-from fewone.errors import FewoneError
+from fewone.errors import FewoneError, say_count
 from fewone.service.errors import ServiceError, not_found
 from fewone.service.history import History, Kept
 from fewone.service.judging import (
@@ -201,7 +201,7 @@ class Actions:
             return _refit(detector, normals.values, np.ones(len(normals.values))), origins
 
         detail = {"normals": len(normals.origins)}
-        return self._change(name, "normals", f"{len(normals.origins)} normals added", detail, grow)
+        return self._change(name, "normals", f"{say_count(len(normals.origins), 'normal')} added", detail, grow)
 
     def give_feedback(self, name: str, score: int, was: Was) -> Version:
         """A scored thing joins the support as what it was; a second word on the same thing replaces the first."""

@@ -46,7 +46,9 @@ export async function showCreate(view, { attempt, tell }) {
         make("button", { type: "button", onclick: () => { out ? leftOut.delete(one.number) : leftOut.add(one.number); preview(); } },
           out ? "take it back" : "leave out"));
     }));
-    result.replaceChildren(make("h2", {}, `${report.normals} normals, ${report.odd.length} look odd`),
+    const counted = `${report.normals} ${report.normals === 1 ? "normal" : "normals"}`;
+    const odd = `${report.odd.length} ${report.odd.length === 1 ? "looks" : "look"} odd`;
+    result.replaceChildren(make("h2", {}, `${counted}, ${odd}`),
       make("p", {}, report.expectation), ...report.warnings.map((line) => make("p", { class: "bad" }, line)), list);
     fit.disabled = false;
   });

@@ -46,7 +46,8 @@ export async function showDetector(view, name, { attempt, tell }) {
     const [detector, found] = await Promise.all([call("GET", home), call("GET", `${home}/versions`)]);
     const rate = detector.false_alarm_rate;
     line.textContent = `version ${detector.version} (${detector.why}), model ${detector.model || detector.learner}, `
-      + `${detector.report.normals} normals, ${detector.report.known_anomalies} known anomalies, `
+      + `${detector.report.normals} ${detector.report.normals === 1 ? "normal" : "normals"}, `
+      + `${detector.report.known_anomalies} known ${detector.report.known_anomalies === 1 ? "anomaly" : "anomalies"}, `
       + (rate === null ? "the model's own threshold" : `false-alarm rate ${100 * rate} %`);
     slider.value = String(Math.max(0, RATES.indexOf(rate)));
     versions.replaceChildren(...found.map((one) => make("tr", {}, make("td", {}, `${one.number}`), make("td", {}, one.why),
