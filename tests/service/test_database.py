@@ -13,7 +13,7 @@ from fewone.service.history import History
 
 
 def test_the_log_is_brought_home_while_the_service_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "CHECKPOINT_BYTES", 0)
+    monkeypatch.setattr(database, "QUIET_BYTES", 0)
     place = tmp_path / "history.sqlite"
     engine = connect(f"sqlite:///{place}", power_safe=False)
     migrate(engine, tmp_path)

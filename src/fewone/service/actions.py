@@ -21,7 +21,7 @@ from fewone.detector.loading import load_detector
 from fewone.detector.support_report import SupportReport
 from fewone.errors import FewoneError
 from fewone.service.errors import ServiceError, not_found
-from fewone.service.history import History, Kept
+from fewone.service.history import History, Kept, Scored
 from fewone.service.judging import (
     LARGEST_FEEDBACK,
     Judged,
@@ -282,13 +282,11 @@ class Actions:
 
     def store_scores(self, current: Current, judged: Sequence[Judged]) -> Future[list[list[int]]]:
         """The ids of the decisions, once they are safe."""
-        at = time.time()
-        pointer = current.pointer
-        return self.history.write(
-            lambda connection: [
-                self.history.add_scores(connection, pointer.uid, pointer.version, one, at) for one in judged
-            ]
-        )
+        return self.history.write_scores(_as_scored(current, judged))
+
+    def store_scores_now(self, current: Current, judged: Sequence[Judged]) -> list[list[int]]:
+        """The same, while the caller waits."""
+        return self.history.store(_as_scored(current, judged))
 
     def preview_rate(self, name: str, rate: float | None) -> dict[str, Any]:
         """What another false-alarm rate would have said of the last decisions. Nothing is changed.
@@ -380,6 +378,11 @@ class Actions:
             make,
             lambda pointer: self.history.record_change(pointer.uid, pointer.version, kind, detail),
         )
+
+
+def _as_scored(current: Current, judged: Sequence[Judged]) -> list[Scored]:
+    at, pointer = time.time(), current.pointer
+    return [Scored(pointer.uid, pointer.version, one, at) for one in judged]
 
 
 def _refit(detector: FewShotDetector, values: Array, marks: NDArray[np.float64]) -> FewShotDetector:

@@ -34,6 +34,8 @@ HEAD_SECONDS = 10.0
 GRACE_SECONDS = 30
 SWITCH_SECONDS = 0.0005
 """Threads hand over the interpreter sooner than Python's 5 ms: an answer must not wait for another's scores."""
+RUBBISH_AFTER = 10_000
+"""New objects until Python looks for rubbish: a request makes some dozens, and a look holds up those that wait."""
 START_SECONDS = 120
 """A worker that does not answer its supervisor for so long is replaced; on a busy machine imports alone take many."""
 
@@ -111,6 +113,7 @@ def create_app() -> Guard:
     sys.setswitchinterval(SWITCH_SECONDS)
     torch.set_num_threads(1)
     app = build_app(settings)
+    gc.set_threshold(RUBBISH_AFTER)
     gc.freeze()  # what was imported stays: looking through it for rubbish would hold up answers
     return app
 
