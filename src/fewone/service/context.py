@@ -50,6 +50,7 @@ class Service:
 
     def close(self) -> None:
         """What was accepted is finished first."""
+        self.actions.ending.set()
         self.hub.close()
         self._scoring.shutdown()
         self.together.close()
