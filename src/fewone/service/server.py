@@ -12,7 +12,6 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable
-from multiprocessing import reduction
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from uvicorn.supervisors import Multiprocess
 
 from fewone.errors import FewoneError
 from fewone.service.database import connect, migrate
+from fewone.service.fair_listener import FairListener, make_turns
 from fewone.service.guard import Guard
 from fewone.service.logs import write_logs
 from fewone.service.settings import ServiceSettings
@@ -78,30 +78,6 @@ class PatientProtocol(HttpToolsProtocol):
         self._timer = None
         if not self.transport.is_closing():
             self.transport.close()
-
-
-class FairListener(socket.socket):
-    """Takes one connection a turn, so that workers over one port share those that come together."""
-
-    _had_one = False
-
-    def accept(self) -> tuple[socket.socket, Any]:
-        self._had_one = not self._had_one
-        if not self._had_one:
-            raise BlockingIOError
-        return super().accept()
-
-
-def _rebuild(handle: Any, family: int, kind: int, protocol: int) -> FairListener:
-    return FairListener(family, kind, protocol, fileno=handle.detach())
-
-
-def _take_apart(one: FairListener) -> Any:
-    return _rebuild, (reduction.DupFd(one.fileno()), one.family, one.type, one.proto)
-
-
-reduction.register(FairListener, _take_apart)
-"""How it comes to the worker processes."""
 
 
 def create_app() -> Guard:
@@ -188,4 +164,5 @@ def serve(settings: ServiceSettings, announce: Callable[[str], None]) -> None:
         return
     with tempfile.TemporaryDirectory(prefix="fewone-metrics-") as folder:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+        listener.turns = make_turns(Path(folder) / "turns", settings.workers)
         Multiprocess(config, sockets=[listener]).run()
