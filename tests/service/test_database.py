@@ -51,16 +51,16 @@ def test_the_log_is_brought_home_while_the_service_runs(tmp_path: Path, monkeypa
 
 
 def test_the_log_begins_anew_while_others_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "BUSY_PAGES", 50)
+    monkeypatch.setattr(database, "BUSY_BYTES", 50 * database.PAGE)
     monkeypatch.setattr(database, "CHECKPOINT_EVERY", 0.01)
     history = open_history(tmp_path)
-    pages = []
+    sizes: list[int] = []
     end = time.monotonic() + 30
-    while (len(pages) < 50 or pages == sorted(pages)) and time.monotonic() < end:
-        history.store([make_scored(len(pages))])
-        pages.append(history._checkpoints._count_pages())
-    assert pages != sorted(pages)  # it shrank at least once
-    assert len(read_all(history, SCORES)) == len(pages)
+    while (len(sizes) < 50 or sizes == sorted(sizes)) and time.monotonic() < end:
+        history.store([make_scored(len(sizes))])
+        sizes.append(history._checkpoints._measure_log())
+    assert sizes != sorted(sizes)  # it shrank at least once
+    assert len(read_all(history, SCORES)) == len(sizes)
     history.close()
 
 

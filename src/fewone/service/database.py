@@ -25,10 +25,12 @@ from fewone.service.errors import ServiceError
 CHECKPOINT_EVERY = 0.25
 QUIET_BYTES = 4 << 20
 """A larger log of SQLite is brought home when nothing was written since the last look."""
-BUSY_PAGES = 32_000
-"""A log of so many pages is brought home while others write: some of them wait some ten milliseconds for the disk."""
-LAST_RESORT = 64_000
-"""Pages of SQLite's log after which a writer brings them home itself, and decisions wait for the disk meanwhile."""
+BUSY_BYTES = 128 << 20
+"""Of this size the log is brought home while others write: some of them wait some ten milliseconds for the disk."""
+LAST_RESORT = 256 << 20
+"""Of this size a writer brings it home itself, and decisions wait for the disk meanwhile."""
+PAGE = 1024
+"""Bytes of a page of a new file: a decision changes seven of them, and each goes into the log as a whole."""
 CHECKPOINT_PATIENCE = 5
 """Milliseconds that beginning the log anew waits for others, and others for it."""
 BUSY_MILLISECONDS = 10_000
@@ -126,11 +128,13 @@ def connect(url: str, power_safe: bool) -> Engine:
 def _prepare_sqlite(engine: Engine, power_safe: bool) -> None:
     def on_connect(connection: Any, _: object) -> None:
         connection.isolation_level = None  # sqlite3 begins transactions late by itself; `on_begin` does it at once
+        connection.execute(f"PRAGMA page_size={PAGE}")  # of a file that is there it stays as it is
+        ((page,),) = connection.execute("PRAGMA page_size").fetchall()
         for line in (
             "journal_mode=WAL",
             f"synchronous={'FULL' if power_safe else 'NORMAL'}",
             f"busy_timeout={BUSY_MILLISECONDS}",
-            f"wal_autocheckpoint={LAST_RESORT}",
+            f"wal_autocheckpoint={LAST_RESORT // page}",
             "cache_size=-16000",
         ):
             connection.execute(f"PRAGMA {line}")
@@ -166,14 +170,15 @@ class Checkpoints:
                 log = self._log.stat()
                 if log.st_mtime_ns == before and log.st_size > QUIET_BYTES:
                     self._bring_home("TRUNCATE")
-                elif self._count_pages() > BUSY_PAGES:
+                elif self._measure_log() > BUSY_BYTES:
                     self._bring_home("RESTART")
                 before = log.st_mtime_ns
 
-    def _count_pages(self) -> int:
-        """In the log: what SQLite's index of it says in the bytes from 16 to 20 (`mxFrame` of its file format)."""
+    def _measure_log(self) -> int:
+        """Bytes in use of the log: what SQLite's index of it says (`szPage` and `mxFrame` of its file format)."""
         with Path(f"{self._engine.url.database}-shm").open("rb") as index:
-            return int.from_bytes(index.read(20)[16:], sys.byteorder)
+            head = index.read(20)
+        return int.from_bytes(head[14:16], sys.byteorder) * int.from_bytes(head[16:20], sys.byteorder)
 
     def _bring_home(self, end: str) -> None:
         """end: RESTART, the log begins anew at once, or TRUNCATE, its file is cut off as well, which takes longer."""
