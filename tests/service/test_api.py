@@ -8,6 +8,7 @@ import wave
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from starlette.testclient import TestClient
 from tests.service.conftest import make_series, open_client, with_burst
 
 import fewone
+from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.service.app import application
 from fewone.service.database import CHANGES
 from fewone.service.settings import ServiceSettings
@@ -355,3 +357,25 @@ def test_a_version_that_a_killed_process_did_not_come_to_note_stands_among_the_c
     told = both.get("/detectors/press/changes").json()
     assert [(one["version"], one["kind"]) for one in told] == [(3, "threshold"), (2, "normals"), (1, "fit")]
     assert told[1]["why"] == "2 normals added"
+
+
+def test_a_recording_is_explained_window_by_window_and_each_but_once(
+    fitted: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+    explain = FewShotDetector.explain
+
+    def count(self: FewShotDetector, values: Any) -> Any:
+        calls.append(len(values))
+        return explain(self, values)
+
+    monkeypatch.setattr(FewShotDetector, "explain", count)
+    recording = with_burst(make_series(3, seed=5)).reshape(-1, 1)
+    (result,) = fitted.post("/detectors/press/score", json={"recordings": [recording.tolist()]}).json()["results"]
+    maps = []
+    for explained in (1, 2, 3, 8):
+        route = f"/detectors/press/scores/{result['id']}?explain=true&explained={explained}"
+        maps.append(np.array(fitted.get(route).json()["explanation"]))
+    assert calls == [1, 1, 1]
+    shaded = [int((map_ > 0).sum()) for map_ in maps]
+    assert 0 < shaded[0] < shaded[1] < shaded[2] == shaded[3]

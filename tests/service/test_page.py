@@ -93,9 +93,7 @@ def test_the_whole_story(page: Any, served: Running) -> None:
 
     page.locator("#slider").focus()
     page.keyboard.press("ArrowRight")
-    page.get_by_text(re.compile("20 % false alarms: .* would change")).wait_for()
-    ringed = int(page.locator("#timeline").get_attribute("data-changed"))
-    assert f"{ringed} would change" in page.inner_text("#tried")
+    page.get_by_text("20 % false alarms: there is no score yet with these normals").wait_for()
     page.get_by_role("button", name="apply").click()
     page.get_by_text("version 5: false-alarm rate 0.2").wait_for()
 
@@ -105,6 +103,11 @@ def test_the_whole_story(page: Any, served: Running) -> None:
         )
     page.get_by_text("from the machine").first.wait_for()
     assert page.locator("#live").inner_text() == "live"
+    page.locator("#slider").focus()
+    page.keyboard.press("ArrowRight")
+    page.get_by_text(re.compile("10 % false alarms: .* among the last 1 scores .* would change")).wait_for()
+    ringed = int(page.locator("#timeline").get_attribute("data-changed"))
+    assert f"{ringed} would change" in page.inner_text("#tried")
     page.get_by_role("link", name="Detectors").click()
     card = page.locator("a.card", has_text="press-7")
     card.wait_for()
@@ -127,6 +130,55 @@ def test_the_page_is_used_with_the_keyboard_and_on_a_phone(page: Any, served: Ru
     page.locator("#recording canvas").wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 26)"
+
+
+def test_the_focus_stays_where_one_works(page: Any, served: Running) -> None:
+    with served.client() as client:
+        client.post("/detectors", json={"name": "by-keyboard", "examples": make_series(5).tolist()})
+        client.post("/detectors/by-keyboard/score", json={"examples": with_burst(make_series(2, seed=4)).tolist()})
+    page.goto(f"{served.address}/#/detector/by-keyboard")
+    page.get_by_role("button", name="look at score").first.focus()
+    page.keyboard.press("Enter")
+    page.locator("#recording [data-explained=true] canvas").wait_for()
+    assert page.evaluate("document.activeElement.dataset.key").startswith("score ")
+    page.get_by_role("button", name="was anomalous").focus()
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="was anomalous", disabled=True).wait_for()
+    assert page.evaluate("document.activeElement.dataset.key") == "normal"
+    page.locator("#files, #notice").first.wait_for()
+    assert "was anomalous" in page.inner_text("#notice") and page.locator("#notice").get_attribute("class") == "done"
+
+
+def test_an_address_of_no_detector_shows_nothing_that_could_be_done_to_it(browser: Any, served: Running) -> None:
+    page = browser.new_page()
+    for address in ("none", "%", "%3Cimg%20src=x%3E"):
+        page.goto(f"{served.address}/#/")
+        page.goto(f"{served.address}/#/detector/{address}")
+        page.locator("#notice.wrong").wait_for()
+        assert page.get_by_role("button").count() == 0
+        assert page.get_by_role("link", name="All detectors").count() == 1
+    page.close()
+
+
+def test_a_recording_of_slow_windows_is_explained_window_by_window(page: Any, served: Running) -> None:
+    with served.client() as client:
+        body = {"name": "slow", "examples": make_series(5).tolist()}
+        client.post("/detectors", json=body)
+        long = make_series(3, seed=5).reshape(-1, 1)
+        client.post("/detectors/slow/score", json={"recordings": [long.tolist()], "source": "long"})
+    asked: list[str] = []
+
+    def hold(route: Any) -> None:
+        asked.append(route.request.url.rsplit("=", 1)[-1])
+        page.wait_for_timeout(800)
+        route.continue_()
+
+    page.route("**/scores/*?explain=true*", hold)
+    page.goto(f"{served.address}/#/detector/slow")
+    page.get_by_role("button", name="look at score").first.click()
+    page.get_by_text("in the worst 1 of 3 windows so far").wait_for()
+    page.locator("#recording [data-explained=true] canvas").wait_for()
+    assert asked == ["1", "2", "3"]
 
 
 def test_a_picture_is_shown_with_its_map(page: Any, served: Running) -> None:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from concurrent.futures import Future
 from threading import Event
 from typing import Any, cast
 
 import numpy as np
 import pytest
+import torch
 from tests.service.conftest import make_series
 
 from fewone.detector.loading import load_detector
 from fewone.detector.one_example import record
 from fewone.errors import InputError
 from fewone.service.actions import Current
-from fewone.service.eights import EIGHT, Eights
 from fewone.service.errors import ServiceError
+from fewone.service.few_windows import SIZES, FewWindows, record_several
 from fewone.service.judging import Judged, Thing, judge
 from fewone.service.store import Pointer
 from fewone.service.together import Together
@@ -38,10 +38,8 @@ class Mean:
         return values.mean(axis=(1, 2))
 
 
-def store_at_once(current: Current, judged: Sequence[Judged]) -> Future[list[list[int]]]:
-    stored: Future[list[list[int]]] = Future()
-    stored.set_result([list(range(len(one.scores))) for one in judged])
-    return stored
+def store_at_once(current: Current, judged: Sequence[Judged]) -> list[list[int]]:
+    return [list(range(len(one.scores))) for one in judged]
 
 
 class Gate:
@@ -118,25 +116,45 @@ def test_the_scores_are_those_of_each_window_alone() -> None:
 
 
 def test_who_asks_hears_when_nothing_could_be_stored() -> None:
-    def refuse(current: Current, judged: Sequence[Judged]) -> Future[list[list[int]]]:
-        stored: Future[list[list[int]]] = Future()
-        stored.set_exception(ServiceError(507, "the disk is full"))
-        return stored
+    def refuse(current: Current, judged: Sequence[Judged]) -> list[list[int]]:
+        raise ServiceError(507, "the disk is full")
 
     (found,) = ask(Mean(), [constant(1)], store=refuse)
     assert isinstance(found, ServiceError) and found.status == 507
 
 
-def test_the_recording_of_eight_gives_the_scores_of_the_detector() -> None:
+def test_what_cannot_be_stored_does_not_keep_the_others_from_it() -> None:
+    def refuse_two(current: Current, judged: Sequence[Judged]) -> list[list[int]]:
+        if any(one.thing.source == "source 2" for one in judged):
+            raise ServiceError(507, "the disk is full")
+        return store_at_once(current, judged)
+
+    first, second, third = ask(Mean(), [constant(1), constant(2), constant(3)], store=refuse_two)
+    assert isinstance(first, Judged) and isinstance(third, Judged) and isinstance(second, ServiceError)
+
+
+def test_recordings_of_a_few_give_the_scores_of_the_detector() -> None:
     detector = load_detector("series").fit(make_series(10).astype(np.float32))
-    windows = make_series(EIGHT + 1, seed=3).astype(np.float32)[:, None]
-    eights = Eights()
-    assert eights.score_samples(detector, windows[:3]) == pytest.approx(detector.score_samples(windows[:3]), abs=0)
-    assert not eights._known  # a detector that is not asked often has no recording
+    windows = make_series(SIZES[-1] + 1, seed=3).astype(np.float32)[:, None]
+    few = FewWindows()
+    assert few.score_samples(detector, windows[:3]) == pytest.approx(detector.score_samples(windows[:3]), abs=0)
+    assert not few._known  # a detector that is not asked often has no recording
     detector.one_example_.recorded = record(detector.guarded_, detector.support_.normals.split(1))
-    for count in (1, 2, 3, EIGHT, EIGHT + 1):
-        found = eights.score_samples(detector, windows[:count])
+    few.score_samples(detector, windows[:2])
+    assert all(made.result() is not None for made in few._known[detector].values())
+    for count in range(1, len(windows) + 1):
+        found = few.score_samples(detector, windows[:count])
         assert found == pytest.approx(detector.score_samples(windows[:count]), abs=1e-4)
-    assert eights._known[detector] is not None
     with pytest.raises(InputError):
-        eights.score_samples(detector, windows[:3, :, :5])
+        few.score_samples(detector, windows[:3, :, :5])
+    few.close()
+
+
+def test_recordings_of_so_many_give_the_bits_of_the_module() -> None:
+    detector = load_detector("series").fit(make_series(10).astype(np.float32))
+    for size in SIZES:
+        recorded = record_several(detector.guarded_, detector.support_.normals, size)
+        for seed in range(5):
+            windows = torch.from_numpy(make_series(size, seed=seed).astype(np.float32)[:, None])
+            with torch.inference_mode():
+                assert torch.equal(recorded(windows), detector.guarded_(windows))

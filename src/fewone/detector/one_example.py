@@ -24,10 +24,14 @@ RECORD_AFTER = 100
 LARGEST = 1 << 14
 """Examples of more values cost more than what lies between the operations."""
 
+FEW = 8
+"""So many series at most are convolved one after the other."""
+
 TRIED = 8
 """So many normals are scored both ways, and so many far from everything, before a recording is trusted."""
 
-_recording = threading.Lock()
+RECORDING = threading.Lock()
+"""Held while a recording is made: one at a time."""
 
 
 class OneExample:
@@ -48,11 +52,11 @@ class OneExample:
             return found
         self.calls += 1
         # One recording at a time; whoever comes meanwhile goes the plain way.
-        if self.calls == RECORD_AFTER and fits and _recording.acquire(blocking=False):
+        if self.calls == RECORD_AFTER and fits and RECORDING.acquire(blocking=False):
             try:
                 self.recorded = record(self.module, torch.split(near_and_far(self.normals[:TRIED]), 1))
             finally:
-                _recording.release()
+                RECORDING.release()
         plain: Tensor = self.module(values)
         return plain
 
@@ -61,17 +65,18 @@ class OneExample:
         return self.__dict__ | {"calls": 0, "recorded": None}
 
 
-def record(module: nn.Module, tried: Sequence[Tensor]) -> Any:
+def record(module: nn.Module, tried: Sequence[Tensor], one_by_one: bool = False) -> Any:
     """The operations of a module on inputs of one shape, (n, *shape) each; None where the module itself must run.
 
-    That is where a recording gives other bits than the module does for one of those that are tried.
+    That is where a recording gives other bits than the module does for one of those that are tried. one_by_one: see
+    `ShorterWays`.
     """
     if tried[0][:1].numel() > LARGEST or not all(_is_ours(part) for part in module.modules()):
         return None
     try:
         with warnings.catch_warnings(), torch.inference_mode():
             warnings.simplefilter("ignore")  # sizes that are fixed in a recording: they are, by its use
-            with ShorterWays():
+            with ShorterWays(one_by_one):
                 traced = torch.jit.trace(module, (tried[0].clone(),), check_trace=False).eval()  # type: ignore[no-untyped-call]
             recorded = torch.jit.freeze(traced)
             same = all(torch.equal(recorded(one), module(one)) for one in tried)
@@ -91,7 +96,14 @@ class ShorterWays(TorchFunctionMode):
     A number beside a tensor is turned into a tensor at every call, unless it is one, with an axis, from the beginning;
     a mean is a sum and such a number. A size is asked of its tensor at every call, though it never changes. Weights of
     a convolution are laid out as its inputs are at every call, unless they are so already.
+
+    one_by_one: a few series are convolved one after the other, as a single one is. To arrange them for all at once
+    takes longer, but it may give other bits.
     """
+
+    def __init__(self, one_by_one: bool = False) -> None:
+        super().__init__()
+        self.one_by_one = one_by_one
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         """What torch asks for each operation."""
@@ -105,6 +117,8 @@ class ShorterWays(TorchFunctionMode):
         if name == "conv2d":
             weight = args[1].contiguous(memory_format=torch.channels_last)
             return func(args[0], weight, *args[2:], **options)
+        if name == "conv1d" and self.one_by_one and _are_few(args[0]):
+            return _convolve_few(*args, **options)
         found = func(*args, **options)
         return torch.Size(int(size) for size in found) if isinstance(found, torch.Size) else found
 
@@ -123,6 +137,34 @@ def _is_scaled(value: Any, number: Any) -> bool:
 def _as_constant(number: float, beside: Tensor) -> Tensor:
     """A number as a tensor of the kind of the one that it stands beside."""
     return torch.full((1,) * beside.dim(), float(number), dtype=beside.dtype)
+
+
+def _are_few(inputs: Tensor) -> bool:
+    return inputs.dim() == 3 and 1 < len(inputs) <= FEW and inputs.dtype == torch.float32
+
+
+def _convolve_few(
+    inputs: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
+    """What torch does for one series, for each of a few."""
+    if isinstance(padding, str) or groups != 1:
+        return torch.conv1d(inputs, weight, bias, stride, padding, dilation, groups)
+    steps, edges, gaps = ([first, _only(value)] for first, value in ((1, stride), (0, padding), (1, dilation)))
+    kernel = [1, weight.shape[-1]]
+    found: Tensor = torch.ops.aten.slow_conv_dilated2d(
+        inputs.unsqueeze(2), weight.unsqueeze(2), kernel, bias, steps, edges, gaps
+    )
+    return found.squeeze(2)
+
+
+def _only(value: Any) -> int:
+    return int(value[0] if isinstance(value, tuple | list) else value)
 
 
 def _find_mean(values: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Event
 from typing import Any, Literal
 
 import numpy as np
@@ -21,8 +22,9 @@ from fewone.detector.loading import load_detector
 from fewone.detector.support_report import SupportReport
 from fewone.errors import FewoneError, say_count
 from fewone.service.errors import ServiceError, not_found
-from fewone.service.history import History, Kept
+from fewone.service.history import History, Kept, Scored
 from fewone.service.judging import (
+    LARGEST_EXPLAINED,
     LARGEST_FEEDBACK,
     Judged,
     Thing,
@@ -33,7 +35,7 @@ from fewone.service.judging import (
     judge,
     pick_windows,
 )
-from fewone.service.loaded import LoadedDetectors
+from fewone.service.loaded import Loaded
 from fewone.service.settings import ServiceSettings
 from fewone.service.store import NAME, DetectorStore, Pointer, SupportOrigin, Version, Writer
 from fewone.service.uploads import Array, as_thing, choose_shape, cut_normals
@@ -42,6 +44,8 @@ from fewone.zoo import find_model, read_models
 Was = Literal["normal", "anomalous"]
 
 LARGEST_SUPPORT = 2000
+KEPT_MAPS = 256
+"""Explanations of windows and pictures that are kept in memory."""
 PREVIEW = 2000
 """So many of the last decisions are looked at when another false-alarm rate is tried."""
 
@@ -79,7 +83,10 @@ class Actions:
 
     def __init__(self, settings: ServiceSettings, store: DetectorStore, history: History) -> None:
         self.settings, self.store, self.history = settings, store, history
-        self.loaded = LoadedDetectors(settings.loaded)
+        self.loaded: Loaded[FewShotDetector] = Loaded(settings.loaded)
+        self._maps: Loaded[Array] = Loaded(KEPT_MAPS)
+        self.ending = Event()
+        """The service goes down: what can be asked again is given up."""
         self.on_load: Callable[[float], None] = lambda seconds: None
 
     # Models and detectors
@@ -191,6 +198,7 @@ class Actions:
         self.history.ping()
         pointer = self.store.delete(name)
         self.loaded.forget(pointer.uid)
+        self._maps.forget(pointer.uid)
         self.history.forget(pointer.uid)
 
     # Changes: each a new version
@@ -282,13 +290,11 @@ class Actions:
 
     def store_scores(self, current: Current, judged: Sequence[Judged]) -> Future[list[list[int]]]:
         """The ids of the decisions, once they are safe."""
-        at = time.time()
-        pointer = current.pointer
-        return self.history.write(
-            lambda connection: [
-                self.history.add_scores(connection, pointer.uid, pointer.version, one, at) for one in judged
-            ]
-        )
+        return self.history.write_scores(_as_scored(current, judged))
+
+    def store_scores_now(self, current: Current, judged: Sequence[Judged]) -> list[list[int]]:
+        """The same, while the caller waits."""
+        return self.history.store(_as_scored(current, judged))
 
     def preview_rate(self, name: str, rate: float | None) -> dict[str, Any]:
         """What another false-alarm rate would have said of the last decisions. Nothing is changed.
@@ -332,16 +338,27 @@ class Actions:
             raise not_found(f"{name} has no score {score}", f"GET /detectors/{name}/history lists them")
         return kept
 
-    def explain(self, name: str, kept: Kept, uid: str) -> Array | None:
-        """Where the anomaly is, by the version that scored: of an example its map, of a recording one along time."""
+    def explain(self, name: str, kept: Kept, uid: str, count: int = LARGEST_EXPLAINED) -> Array | None:
+        """Where the anomaly is, by the version that scored: of an example its map, of a recording one along time.
+
+        count: so many windows of a recording at most. What was found once is kept for a while: to find it may take
+        seconds for each window.
+        """
         if kept.values is None:
             return None
         detector = self.at_version(name, uid, kept.score["version"])
+
+        def explain(place: int, example: Array) -> Array:
+            if self.ending.is_set():
+                raise ServiceError(503, "the service is going down; ask again in a moment", 5)
+            key = uid, int(kept.score["version"]), int(kept.score["id"]), place
+            return self._maps.get(key, lambda: detector.explain(example[None])[0])
+
         if kept.score["kind"] != "recording":
-            example: Array = detector.explain(kept.values[kept.row : kept.row + 1])[0]
-            return example
+            return explain(kept.row, kept.values[kept.row])
         assert kept.starts is not None and kept.window_scores is not None
-        return explain_recording(detector, kept.values, kept.starts, kept.window_scores)
+        length = example_shape(detector)[-1]
+        return explain_recording(explain, kept.values, kept.starts, kept.window_scores, length, count)
 
     def _check_support(self, normals: Normals) -> Normals:
         if len(normals.origins) > LARGEST_SUPPORT:
@@ -380,6 +397,11 @@ class Actions:
             make,
             lambda pointer: self.history.record_change(pointer.uid, pointer.version, kind, detail),
         )
+
+
+def _as_scored(current: Current, judged: Sequence[Judged]) -> list[Scored]:
+    at, pointer = time.time(), current.pointer
+    return [Scored(pointer.uid, pointer.version, one, at) for one in judged]
 
 
 def _refit(detector: FewShotDetector, values: Array, marks: NDArray[np.float64]) -> FewShotDetector:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sqlite3
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -32,7 +33,8 @@ from fewone.service.tokens import Permission, TokenBook
 PAGE = Path(__file__).parent / "page"
 OPEN = {"/", "/health", "/ready", "/v2/health/live", "/v2/health/ready"}
 """Routes that tell nothing of the detectors and need no token; beside them the files of the page."""
-ROUTERS = (detectors.router, scores.router, streams.router, inference.router, operation.router)
+ROUTERS = (scores.router, detectors.router, streams.router, inference.router, operation.router)
+"""The most frequent first: routes are tried one after the other."""
 
 
 def build_app(settings: ServiceSettings) -> Guard:
@@ -143,7 +145,7 @@ def _tell_errors(app: FastAPI) -> None:
         number = request.scope.get("number", "")
         return _answer(ServiceError(500, f"an internal error; the service's log tells more under request {number}"))
 
-    kinds: tuple[Any, ...] = (FewoneError, OSError, SQLAlchemyError)
+    kinds: tuple[Any, ...] = (FewoneError, OSError, SQLAlchemyError, sqlite3.Error)
     for kind in kinds:
         app.add_exception_handler(kind, tell)
     app.add_exception_handler(Exception, tell_internal)

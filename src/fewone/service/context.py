@@ -46,10 +46,11 @@ class Service:
         self._scoring = ThreadPoolExecutor(1, thread_name_prefix="scores")
         self._working = ThreadPoolExecutor(4, thread_name_prefix="work")
         self._waiting = 0
-        self.together = Together(self.actions.store_scores, settings.limits.waiting)
+        self.together = Together(self.actions.store_scores_now, settings.limits.waiting)
 
     def close(self) -> None:
         """What was accepted is finished first."""
+        self.actions.ending.set()
         self.hub.close()
         self._scoring.shutdown()
         self.together.close()

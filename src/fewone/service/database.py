@@ -6,6 +6,8 @@ SQLite in the folder (WAL) or PostgreSQL by URL; the tables are made and changed
 from __future__ import annotations
 
 import fcntl
+import sqlite3
+import sys
 from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
@@ -21,12 +23,21 @@ from fewone.extras import needed_for
 from fewone.service.errors import ServiceError
 
 CHECKPOINT_EVERY = 0.25
-CHECKPOINT_BYTES = 16 << 20
-LAST_RESORT = 40_000
-"""Pages of SQLite's log after which a writer brings them home itself, and decisions wait for the disk meanwhile."""
+QUIET_BYTES = 4 << 20
+"""A larger log of SQLite is brought home when nothing was written since the last look."""
+BUSY_BYTES = 128 << 20
+"""Of this size the log is brought home while others write: some of them wait some ten milliseconds for the disk."""
+LAST_RESORT = 256 << 20
+"""Of this size a writer brings it home itself, and decisions wait for the disk meanwhile."""
+PAGE = 1024
+"""Bytes of a page of a new file: a decision changes seven of them, and each goes into the log as a whole."""
+CHECKPOINT_PATIENCE = 5
+"""Milliseconds that beginning the log anew waits for others, and others for it."""
+BUSY_MILLISECONDS = 10_000
 
 METADATA = sql.MetaData()
 IDENTITY = sql.BigInteger().with_variant(sql.Integer(), "sqlite")
+WITH_VALUES = sql.text("kept IS NOT NULL")
 
 CHANGES = sql.Table(
     "changes",
@@ -51,6 +62,7 @@ SCORINGS = sql.Table(
     sql.Column("starts", sql.LargeBinary, nullable=True),
     sql.Column("window_scores", sql.LargeBinary, nullable=True),
     sql.Index("scorings_by_detector", "detector", "id"),
+    sql.Index("scorings_with_values", "detector", "id", sqlite_where=WITH_VALUES, postgresql_where=WITH_VALUES),
 )
 """What was scored together: its values as float32 (None once they are no longer kept) and, of a recording, the first
 time step and the score of each window."""
@@ -75,7 +87,6 @@ SCORES = sql.Table(
     sql.Column("anomalous", sql.Boolean, nullable=False),
     sql.Index("scores_by_detector", "detector", "id"),
     sql.Index("scores_by_time", "detector", "at"),
-    sql.Index("scores_by_scoring", "scoring"),
 )
 """One row per decision. row: which of the scoring's examples it is about; place: where it lies in its file."""
 
@@ -117,11 +128,13 @@ def connect(url: str, power_safe: bool) -> Engine:
 def _prepare_sqlite(engine: Engine, power_safe: bool) -> None:
     def on_connect(connection: Any, _: object) -> None:
         connection.isolation_level = None  # sqlite3 begins transactions late by itself; `on_begin` does it at once
+        connection.execute(f"PRAGMA page_size={PAGE}")  # of a file that is there it stays as it is
+        ((page,),) = connection.execute("PRAGMA page_size").fetchall()
         for line in (
             "journal_mode=WAL",
             f"synchronous={'FULL' if power_safe else 'NORMAL'}",
-            "busy_timeout=10000",
-            f"wal_autocheckpoint={LAST_RESORT}",
+            f"busy_timeout={BUSY_MILLISECONDS}",
+            f"wal_autocheckpoint={LAST_RESORT // page}",
             "cache_size=-16000",
         ):
             connection.execute(f"PRAGMA {line}")
@@ -151,17 +164,31 @@ class Checkpoints:
 
     def _run(self) -> None:
         assert self._log is not None
+        before = 0
         while not self._stop.wait(CHECKPOINT_EVERY):
-            with suppress(OSError, sql.exc.SQLAlchemyError):  # away or full: writers find out and tell
-                if self._log.stat().st_size > CHECKPOINT_BYTES:
-                    self._bring_home()
+            with suppress(OSError, sql.exc.SQLAlchemyError, sqlite3.Error):  # away or full: writers find out and tell
+                log = self._log.stat()
+                if log.st_mtime_ns == before and log.st_size > QUIET_BYTES:
+                    self._bring_home("TRUNCATE")
+                elif self._measure_log() > BUSY_BYTES:
+                    self._bring_home("RESTART")
+                before = log.st_mtime_ns
 
-    def _bring_home(self) -> None:
+    def _measure_log(self) -> int:
+        """Bytes in use of the log: what SQLite's index of it says (`szPage` and `mxFrame` of its file format)."""
+        with Path(f"{self._engine.url.database}-shm").open("rb") as index:
+            head = index.read(20)
+        return int.from_bytes(head[14:16], sys.byteorder) * int.from_bytes(head[16:20], sys.byteorder)
+
+    def _bring_home(self, end: str) -> None:
+        """end: RESTART, the log begins anew at once, or TRUNCATE, its file is cut off as well, which takes longer."""
         connection = self._engine.raw_connection()
         try:
+            connection.execute(f"PRAGMA busy_timeout={CHECKPOINT_PATIENCE}")
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)")  # nearly all of it, while others write
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the rest: the log begins anew
+            connection.execute(f"PRAGMA wal_checkpoint({end})")  # the rest: the log begins anew
         finally:
+            connection.execute(f"PRAGMA busy_timeout={BUSY_MILLISECONDS}")
             connection.close()
 
 

@@ -37,7 +37,7 @@ def as_service_error(error: Exception) -> ServiceError | None:
         return ServiceError(422, _one_line(str(error)))
     if isinstance(error, OSError):
         return _from_disk(error)
-    if isinstance(error, SQLAlchemyError):
+    if isinstance(error, SQLAlchemyError | sqlite3.Error):
         return _from_database(error)
     return None
 
@@ -52,8 +52,8 @@ def _from_disk(error: OSError) -> ServiceError | None:
     return None
 
 
-def _from_database(error: SQLAlchemyError) -> ServiceError | None:
-    original = error.orig if isinstance(error, DBAPIError) else None
+def _from_database(error: SQLAlchemyError | sqlite3.Error) -> ServiceError | None:
+    original = error.orig if isinstance(error, DBAPIError) else error
     code = getattr(original, "sqlite_errorcode", None)
     if code is not None and code & 0xFF == sqlite3.SQLITE_FULL:
         return ServiceError(507, "the disk of the database is full; nothing was stored: make room, then again")
@@ -61,7 +61,7 @@ def _from_database(error: SQLAlchemyError) -> ServiceError | None:
         return ServiceError(503, "the database cannot be written; nothing was stored: make it writable", 30)
     if getattr(original, "sqlstate", None) == "53100":
         return ServiceError(507, "the disk of the database is full; nothing was stored: make room, then again")
-    if isinstance(error, OperationalError | InterfaceError | PoolTimeoutError):
+    if isinstance(error, OperationalError | InterfaceError | PoolTimeoutError | sqlite3.OperationalError):
         return ServiceError(503, "the database does not answer; nothing was stored: try again in a moment", 5)
     if isinstance(error, DBAPIError) and error.connection_invalidated:
         return ServiceError(503, "the database went away; nothing was stored: try again in a moment", 5)

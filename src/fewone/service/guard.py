@@ -46,6 +46,10 @@ class Guard:
         try:
             exchange.check(self.open_to_all)
             await self.app(scope, exchange.receive, exchange.send)
+        except asyncio.CancelledError:  # the server ends and has waited long enough
+            fields = {"request": exchange.number, "path": scope["path"][:200]}
+            get_logger().warning("the service ends: a request was broken off", extra={"fields": fields})
+            await exchange.fail(ServiceError(503, "the service is going down; send it again in a moment", 5))
         except Exception as error:  # the last place where an error can become an answer
             await exchange.fail(error)
         finally:

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
-from threading import Thread
+from dataclasses import dataclass, field
+from threading import Lock, Thread
 from typing import Any
 
 import numpy as np
@@ -20,13 +20,14 @@ from sqlalchemy.engine import Connection, Engine
 
 from fewone.service.database import CHANGES, SCORES, SCORINGS, STREAMS, Checkpoints, check_database_file, reading
 from fewone.service.judging import Judged
+from fewone.service.quick_scores import LARGEST_QUICK, QuickScores
 
 KEPT_BYTES = 2 << 20
 """The values of one scored thing are kept up to this size."""
 TRIM_EVERY = 50
 COLUMNS = [column for column in SCORES.columns if column.name not in ("detector", "scoring", "row")]
 
-ADD_SCORING = sql.insert(SCORINGS).returning(SCORINGS.c.id)
+ADD_SCORINGS = sql.insert(SCORINGS).returning(SCORINGS.c.id, sort_by_parameter_order=True)
 ADD_SCORES = sql.insert(SCORES).returning(SCORES.c.id, sort_by_parameter_order=True)
 """Built once: building them takes as long as running them."""
 
@@ -44,15 +45,36 @@ class Kept:
     window_scores: NDArray[np.float64] | None
 
 
+@dataclass(frozen=True)
+class Scored:
+    """What is to be stored: a judged thing, by which version of which detector, and when."""
+
+    uid: str
+    version: int
+    judged: Judged
+    at: float
+
+
+@dataclass(frozen=True)
+class _Write:
+    """Something for the next transaction: things that were scored, or any work."""
+
+    what: Work | list[Scored]
+    done: Future[Any] = field(default_factory=Future)
+
+
 class History:
     """The database of one process: one thread writes, anyone reads."""
 
     def __init__(self, engine: Engine, kept_values: int) -> None:
         self.engine, self.kept_values = engine, kept_values
         self._reading = reading(engine)
-        self._queue: queue.SimpleQueue[tuple[Work, Future[Any]] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
         self._since_trim: Counter[str] = Counter()
         self._checkpoints = Checkpoints(engine)
+        self._quick = QuickScores(engine) if engine.dialect.name == "sqlite" else None
+        self._writing = Lock()
+        """Threads of this process wait for each other here: SQLite would let them sleep and try again."""
         self._thread = Thread(target=self._write_all, name="history", daemon=True)
         self._thread.start()
 
@@ -65,9 +87,33 @@ class History:
 
     def write(self, work: Work) -> Future[Any]:
         """Run `work` in the next transaction; the future is done once it is committed."""
-        future: Future[Any] = Future()
-        self._queue.put((work, future))
-        return future
+        return self._put(work)
+
+    def write_scores(self, scored: list[Scored]) -> Future[list[list[int]]]:
+        """Store what was scored in the next transaction; the future tells the ids once it is committed."""
+        return self._put(scored)
+
+    def store(self, scored: list[Scored]) -> list[list[int]]:
+        """Store what was scored at once, in the caller's thread."""
+        with self._writing:
+            check_database_file(self.engine)
+            found = self._store(scored)
+        if self._find_due():
+            self.write(self._trim_what_is_due)
+        return found
+
+    def _store(self, scored: list[Scored]) -> list[list[int]]:
+        if self._quick is None or sum(len(one.judged.scores) for one in scored) > LARGEST_QUICK:
+            with self.engine.begin() as connection:
+                return self.add_scores(connection, scored)
+        found = self._quick.store([(_scoring_row(one), _score_rows(one)) for one in scored])
+        self._since_trim.update(one.uid for one in scored)
+        return found
+
+    def _put(self, what: Work | list[Scored]) -> Future[Any]:
+        write = _Write(what)
+        self._queue.put(write)
+        return write.done
 
     def ping(self) -> None:
         check_database_file(self.engine)
@@ -98,13 +144,13 @@ class History:
             for table in (SCORES, SCORINGS, STREAMS, CHANGES):
                 connection.execute(sql.delete(table).where(table.c.detector == uid))
 
-    def add_scores(self, connection: Connection, uid: str, version: int, judged: Judged, at: float) -> list[int]:
-        """Store a scored thing and its decisions; their ids."""
-        scoring = connection.execute(ADD_SCORING, _scoring_row(uid, judged)).scalar()
-        rows = _score_rows(uid, version, judged, at, scoring)
-        ids = [int(found) for found in connection.execute(ADD_SCORES, rows).scalars()]
-        self._trim(connection, uid)
-        return ids
+    def add_scores(self, connection: Connection, scored: Sequence[Scored]) -> list[list[int]]:
+        """Store scored things and their decisions, all by two statements; the ids of each thing's decisions."""
+        scorings = connection.execute(ADD_SCORINGS, [_scoring_row(one) for one in scored]).scalars().all()
+        rows = [_score_rows(one, scoring) for one, scoring in zip(scored, scorings, strict=True)]
+        ids = iter(connection.execute(ADD_SCORES, [row for own in rows for row in own]).scalars().all())
+        self._since_trim.update(one.uid for one in scored)
+        return [[int(next(ids)) for _ in own] for own in rows]
 
     def page(
         self,
@@ -181,22 +227,21 @@ class History:
             rows = connection.execute(query).all()
         return {row.id: (np.frombuffer(row.starts, "<i8"), np.frombuffer(row.window_scores, "<f8")) for row in rows}
 
+    def _find_due(self) -> list[str]:
+        return [uid for uid, count in self._since_trim.copy().items() if count >= TRIM_EVERY]
+
+    def _trim_what_is_due(self, connection: Connection) -> None:
+        """Values of older things are let go, when nobody waits for it; their decisions stay."""
+        for uid in self._find_due():
+            self._trim(connection, uid)
+            del self._since_trim[uid]
+
     def _trim(self, connection: Connection, uid: str) -> None:
-        """Values of older things are let go; their decisions stay."""
-        self._since_trim[uid] += 1
-        if self._since_trim[uid] % TRIM_EVERY:
-            return
-        oldest = (
-            sql.select(SCORINGS.c.id)
-            .where(SCORINGS.c.detector == uid)
-            .order_by(SCORINGS.c.id.desc())
-            .offset(self.kept_values)
-            .limit(1)
-        )
-        bound = connection.execute(oldest).scalar()
+        kept = (SCORINGS.c.detector == uid) & SCORINGS.c.kept.is_not(None)
+        newest = sql.select(SCORINGS.c.id).where(kept).order_by(SCORINGS.c.id.desc())
+        bound = connection.execute(newest.offset(self.kept_values).limit(1)).scalar()
         if bound is not None:
-            old = (SCORINGS.c.detector == uid) & (SCORINGS.c.id <= bound) & SCORINGS.c.kept.is_not(None)
-            connection.execute(sql.update(SCORINGS).where(old).values(kept=None))
+            connection.execute(sql.update(SCORINGS).where(kept, SCORINGS.c.id <= bound).values(kept=None))
 
     def _write_all(self) -> None:
         open_ = True
@@ -205,30 +250,43 @@ class History:
             while not self._queue.empty():
                 batch.append(self._queue.get())
             open_ = None not in batch
-            self._write_together([entry for entry in batch if entry is not None])
+            with self._writing:
+                self._write_together([write for write in batch if write is not None])
+                if open_ and self._find_due():
+                    self._write_together([_Write(self._trim_what_is_due)])
 
-    def _write_together(self, batch: list[tuple[Work, Future[Any]]]) -> None:
+    def _write_together(self, batch: list[_Write]) -> None:
         if not batch:
             return
         try:
             check_database_file(self.engine)
             with self.engine.begin() as connection:
-                results = [work(connection) for work, _ in batch]
+                results = self._run(connection, batch)
         except Exception as error:  # whatever it is, those who wait must hear of it
             if len(batch) > 1:  # one of them may be at fault: each for itself
-                for entry in batch:
-                    self._write_together([entry])
+                for write in batch:
+                    self._write_together([write])
                 return
-            batch[0][1].set_exception(error)
+            batch[0].done.set_exception(error)
             return
-        for (_, future), result in zip(batch, results, strict=True):
-            future.set_result(result)
+        for write, result in zip(batch, results, strict=True):
+            write.done.set_result(result)
+
+    def _run(self, connection: Connection, batch: list[_Write]) -> list[Any]:
+        """What each of them hears; everything that was scored goes together."""
+        scored = [one for write in batch if isinstance(write.what, list) for one in write.what]
+        ids = iter(self.add_scores(connection, scored)) if scored else iter(())
+        return [
+            [next(ids) for _ in write.what] if isinstance(write.what, list) else write.what(connection)
+            for write in batch
+        ]
 
 
-def _scoring_row(uid: str, judged: Judged) -> dict[str, Any]:
+def _scoring_row(scored: Scored) -> dict[str, Any]:
+    judged = scored.judged
     values = np.ascontiguousarray(judged.thing.values, dtype="<f4")
     return {
-        "detector": uid,
+        "detector": scored.uid,
         "shape": ",".join(map(str, values.shape)),
         "kept": values.tobytes() if values.nbytes <= KEPT_BYTES else None,
         "starts": None if judged.starts is None else judged.starts.astype("<i8").tobytes(),
@@ -236,16 +294,16 @@ def _scoring_row(uid: str, judged: Judged) -> dict[str, Any]:
     }
 
 
-def _score_rows(uid: str, version: int, judged: Judged, at: float, scoring: Any) -> list[dict[str, Any]]:
+def _score_rows(scored: Scored, scoring: Any = None) -> list[dict[str, Any]]:
     common = {
         "scoring": scoring,
-        "detector": uid,
-        "version": version,
-        "at": at,
-        "source": judged.thing.source,
-        "kind": judged.thing.kind,
+        "detector": scored.uid,
+        "version": scored.version,
+        "at": scored.at,
+        "source": scored.judged.thing.source,
+        "kind": scored.judged.thing.kind,
     }
-    return [{**common, "row": row, **entry} for row, entry in enumerate(judged.rows())]
+    return [{**common, "row": row, **entry} for row, entry in enumerate(scored.judged.rows())]
 
 
 def _unpack(data: bytes | None, kind: np.dtype[Any], shape: str | None = None) -> Any:

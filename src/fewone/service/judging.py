@@ -5,6 +5,7 @@ Speaks scikit-learn's sign, as the detector does: below 0 is anomalous.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -20,6 +21,8 @@ Kind = Literal["example", "recording", "picture", "stream"]
 
 LARGEST_FEEDBACK = 8
 """A recording that was normal joins the support with its so many most anomalous windows."""
+LARGEST_EXPLAINED = 8
+"""Of a recording so many of its most anomalous windows are explained."""
 
 
 @dataclass(frozen=True)
@@ -136,12 +139,19 @@ def cut(values: NDArray[Any], length: int, stride: int | None = None) -> NDArray
 
 
 def explain_recording(
-    detector: FewShotDetector, values: NDArray[Any], starts: NDArray[np.int64], window_scores: Floats
+    explain: Callable[[int, NDArray[Any]], Floats],
+    values: NDArray[Any],
+    starts: NDArray[np.int64],
+    window_scores: Floats,
+    length: int,
+    count: int = LARGEST_EXPLAINED,
 ) -> Floats:
-    """Where the anomaly is in a recording (length, channels), of its shape: the maps of its most anomalous windows."""
-    length = example_shape(detector)[-1]
-    chosen, firsts = pick_windows(values, starts, window_scores, length, LARGEST_FEEDBACK)
+    """Where the anomaly is in a recording (length, channels), of its shape: the maps of its most anomalous windows.
+
+    explain: where a window begins and its values (channels, window) -> its map.
+    """
+    chosen, firsts = pick_windows(values, starts, window_scores, length, count)
     found = np.zeros(values.shape)
-    for start, map_ in zip(firsts.tolist(), detector.explain(chosen), strict=True):
-        found[start : start + length] = np.maximum(found[start : start + length], map_.T)
+    for start, window in zip(firsts.tolist(), chosen, strict=True):
+        found[start : start + length] = np.maximum(found[start : start + length], explain(start, window).T)
     return found

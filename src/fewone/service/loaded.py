@@ -1,23 +1,23 @@
-"""A bounded number of detectors in memory, the least recently used put out first."""
+"""A bounded number of things in memory, the least recently used put out first: detectors, explanations."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
 from threading import Lock
+from typing import Generic, TypeVar
 
-from fewone.detector.few_shot_detector import FewShotDetector
+Value = TypeVar("Value")
+Key = tuple[str, *tuple[int, ...]]
+"""A detector's uid and numbers: what was loaded under a key never changes."""
 
-Key = tuple[str, int]
-"""uid and version: what was loaded under a key never changes."""
 
-
-class LoadedDetectors:
-    """Detectors by uid and version, at most `capacity` of them."""
+class Loaded(Generic[Value]):
+    """Things by detector and numbers, at most `capacity` of them."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = max(1, capacity)
-        self._found: OrderedDict[Key, FewShotDetector] = OrderedDict()
+        self._found: OrderedDict[Key, Value] = OrderedDict()
         self._lock = Lock()
         self._loading: dict[Key, Lock] = {}
 
@@ -27,8 +27,8 @@ class LoadedDetectors:
     def __contains__(self, key: Key) -> bool:
         return key in self._found
 
-    def get(self, key: Key, load: Callable[[], FewShotDetector]) -> FewShotDetector:
-        """The detector of a key; loaded once, however many ask at the same time."""
+    def get(self, key: Key, load: Callable[[], Value]) -> Value:
+        """The thing of a key; loaded once, however many ask at the same time."""
         found = self._look_up(key)
         if found is not None:
             return found
@@ -48,15 +48,15 @@ class LoadedDetectors:
             for key in [key for key in self._found if key[0] == uid]:
                 del self._found[key]
 
-    def _look_up(self, key: Key) -> FewShotDetector | None:
+    def _look_up(self, key: Key) -> Value | None:
         with self._lock:
             found = self._found.get(key)
             if found is not None:
                 self._found.move_to_end(key)
             return found
 
-    def _put(self, key: Key, detector: FewShotDetector) -> None:
+    def _put(self, key: Key, value: Value) -> None:
         with self._lock:
-            self._found[key] = detector
+            self._found[key] = value
             while len(self._found) > self.capacity:
                 self._found.popitem(last=False)

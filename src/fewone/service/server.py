@@ -12,7 +12,6 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable
-from multiprocessing import reduction
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from uvicorn.supervisors import Multiprocess
 
 from fewone.errors import FewoneError
 from fewone.service.database import connect, migrate
+from fewone.service.fair_listener import FairListener, make_turns
 from fewone.service.guard import Guard
 from fewone.service.logs import write_logs
 from fewone.service.settings import ServiceSettings
@@ -34,6 +34,8 @@ HEAD_SECONDS = 10.0
 GRACE_SECONDS = 30
 SWITCH_SECONDS = 0.0005
 """Threads hand over the interpreter sooner than Python's 5 ms: an answer must not wait for another's scores."""
+RUBBISH_AFTER = 10_000
+"""New objects until Python looks for rubbish: a request makes some dozens, and a look holds up those that wait."""
 START_SECONDS = 120
 """A worker that does not answer its supervisor for so long is replaced; on a busy machine imports alone take many."""
 
@@ -78,30 +80,6 @@ class PatientProtocol(HttpToolsProtocol):
             self.transport.close()
 
 
-class FairListener(socket.socket):
-    """Takes one connection a turn, so that workers over one port share those that come together."""
-
-    _had_one = False
-
-    def accept(self) -> tuple[socket.socket, Any]:
-        self._had_one = not self._had_one
-        if not self._had_one:
-            raise BlockingIOError
-        return super().accept()
-
-
-def _rebuild(handle: Any, family: int, kind: int, protocol: int) -> FairListener:
-    return FairListener(family, kind, protocol, fileno=handle.detach())
-
-
-def _take_apart(one: FairListener) -> Any:
-    return _rebuild, (reduction.DupFd(one.fileno()), one.family, one.type, one.proto)
-
-
-reduction.register(FairListener, _take_apart)
-"""How it comes to the worker processes."""
-
-
 def create_app() -> Guard:
     """For each worker process, which finds its settings in the environment."""
     from fewone.service.app import build_app
@@ -111,6 +89,7 @@ def create_app() -> Guard:
     sys.setswitchinterval(SWITCH_SECONDS)
     torch.set_num_threads(1)
     app = build_app(settings)
+    gc.set_threshold(RUBBISH_AFTER)
     gc.freeze()  # what was imported stays: looking through it for rubbish would hold up answers
     return app
 
@@ -185,4 +164,5 @@ def serve(settings: ServiceSettings, announce: Callable[[str], None]) -> None:
         return
     with tempfile.TemporaryDirectory(prefix="fewone-metrics-") as folder:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+        listener.turns = make_turns(Path(folder) / "turns", settings.workers)
         Multiprocess(config, sockets=[listener]).run()

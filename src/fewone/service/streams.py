@@ -19,6 +19,7 @@ from sqlalchemy.engine import Connection
 from fewone.service.actions import Actions, Current
 from fewone.service.database import STREAMS, reading
 from fewone.service.errors import ServiceError
+from fewone.service.history import Scored
 from fewone.service.judging import Judged, Thing, example_shape, judge
 
 Rows = NDArray[np.float32]
@@ -101,7 +102,8 @@ def store_step(actions: Actions, source: str, step: Step, end: bool) -> Future[l
         _move(connection, pointer.uid, source, step, at, end)
         if step.judged is None:
             return []
-        return actions.history.add_scores(connection, pointer.uid, pointer.version, step.judged, at)
+        (ids,) = actions.history.add_scores(connection, [Scored(pointer.uid, pointer.version, step.judged, at)])
+        return ids
 
     return actions.history.write(work)
 

@@ -1,7 +1,7 @@
 """Windows that come while others are scored wait and are then scored at once: a batch costs little more than a window.
 
-A score does not depend on what it is scored beside, up to the rounding of single precision. The event loop stays free,
-and is woken once: when the decision is safe.
+A score does not depend on what it is scored beside, up to the rounding of single precision. One thread scores a batch
+and stores it, by one transaction; the event loop stays free, and is woken once: when the decisions are safe.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import queue
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass, field
-from functools import partial
+from contextlib import suppress
+from dataclasses import dataclass
 from threading import Thread
 from typing import Any
 
@@ -19,14 +18,14 @@ import numpy as np
 
 from fewone.detector.few_shot_detector import FewShotDetector
 from fewone.service.actions import Current
-from fewone.service.eights import Eights
 from fewone.service.errors import ServiceError
+from fewone.service.few_windows import SIZES, FewWindows
 from fewone.service.judging import Judged, Thing, judge
 
-LARGEST_TOGETHER = 64
+LARGEST_TOGETHER = SIZES[-1]
 """Things of one batch: beyond it a window would wait longer for its neighbours than for itself."""
 
-Store = Callable[[Current, Sequence[Judged]], "Future[list[list[int]]]"]
+Store = Callable[[Current, Sequence[Judged]], list[list[int]]]
 Stored = tuple[Judged, list[int]]
 
 
@@ -36,7 +35,8 @@ class Waiting:
 
     current: Current
     thing: Thing
-    found: Future[Stored] = field(default_factory=Future)
+    loop: asyncio.AbstractEventLoop
+    found: asyncio.Future[Stored]
 
     @property
     def group(self) -> tuple[Any, ...]:
@@ -44,12 +44,15 @@ class Waiting:
         return self.current.pointer, self.thing.kind, self.thing.values.shape[1:]
 
 
+Answer = tuple[Waiting, Stored | Exception]
+
+
 class Together:
     """store: puts decisions where they are safe. capacity: so many may wait; the next is sent away."""
 
     def __init__(self, store: Store, capacity: int) -> None:
         self._store, self._capacity = store, capacity
-        self._eights = Eights()
+        self._few = FewWindows()
         self._queue: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
         self._thread = Thread(target=self._work_off, name="windows", daemon=True)
         self._thread.start()
@@ -58,14 +61,16 @@ class Together:
         """The decisions on examples and their ids, once they are stored."""
         if self._queue.qsize() >= self._capacity:
             raise ServiceError(503, "too many requests wait for scores; slow down and try again", 1)
-        one = Waiting(current, thing)
+        loop = asyncio.get_running_loop()
+        one = Waiting(current, thing, loop, loop.create_future())
         self._queue.put(one)
-        return await asyncio.wrap_future(one.found)
+        return await one.found
 
     def close(self) -> None:
         """Everything that waits is scored first."""
         self._queue.put(None)
         self._thread.join()
+        self._few.close()
 
     def _work_off(self) -> None:
         open_ = True
@@ -75,50 +80,67 @@ class Together:
             while not self._queue.empty():
                 came.append(self._queue.get())
             open_ = open_ and None not in came
-            waiting += [one for one in came if one is not None and one.found.set_running_or_notify_cancel()]
-            waiting = self._answer_first(waiting)
+            waiting += [one for one in came if one is not None]
+            waiting = self._answer_first([one for one in waiting if not one.found.cancelled()])
 
     def _answer_first(self, waiting: list[Waiting]) -> list[Waiting]:
         """Score the first with those of its group that wait; leave those that still wait."""
         if not waiting:
             return waiting
         batch = [one for one in waiting if one.group == waiting[0].group][:LARGEST_TOGETHER]
-        found = judge_together(batch[0].current.detector, [one.thing for one in batch], self._eights)
-        for one, answer in zip(batch, found, strict=True):
-            self._hand_on(one, answer)
+        _tell(self._answer(batch))
         taken = {id(one) for one in batch}
         return [one for one in waiting if id(one) not in taken]
 
-    def _hand_on(self, one: Waiting, answer: Judged | Exception) -> None:
+    def _answer(self, batch: list[Waiting]) -> list[Answer]:
+        current = batch[0].current
+        found = judge_together(current.detector, [one.thing for one in batch], self._few)
+        judged = [one for one in found if isinstance(one, Judged)]
+        stored = iter(self._store_together(current, judged))
+        return [(one, next(stored) if isinstance(own, Judged) else own) for one, own in zip(batch, found, strict=True)]
+
+    def _store_together(self, current: Current, judged: list[Judged]) -> list[Stored | Exception]:
+        """By one transaction; if that fails each for itself, and its error in its place."""
+        try:
+            return list(zip(judged, self._store(current, judged), strict=True)) if judged else []
+        except Exception as error:  # whatever it is, who waits must hear of it
+            if len(judged) == 1:
+                return [error]
+            return [found for one in judged for found in self._store_together(current, [one])]
+
+
+def _tell(answers: list[Answer]) -> None:
+    """Wake those who wait, all of a loop at once."""
+    for loop in {one.loop for one, _ in answers}:
+        with suppress(RuntimeError):  # it was closed: nobody waits there
+            loop.call_soon_threadsafe(_hand_over, [answer for answer in answers if answer[0].loop is loop])
+
+
+def _hand_over(answers: list[Answer]) -> None:
+    for one, answer in answers:
+        if one.found.done():
+            continue
         if isinstance(answer, Exception):
             one.found.set_exception(answer)
-            return
-        self._store(one.current, [answer]).add_done_callback(partial(_tell, one.found, answer))
+        else:
+            one.found.set_result(answer)
 
 
-def _tell(found: Future[Stored], judged: Judged, stored: Future[list[list[int]]]) -> None:
-    error = stored.exception()
-    if error is not None:
-        found.set_exception(error)
-    else:
-        found.set_result((judged, stored.result()[0]))
-
-
-def judge_together(detector: FewShotDetector, things: Sequence[Thing], eights: Eights) -> list[Judged | Exception]:
+def judge_together(detector: FewShotDetector, things: Sequence[Thing], few: FewWindows) -> list[Judged | Exception]:
     """Things of one kind and shape, scored as one batch; if that fails each for itself, and its error in its place."""
     if len(things) > 1:
         try:
-            return list(_split(detector, things, eights))
+            return list(_split(detector, things, few))
         except Exception:  # one of them is at fault: the others must not hear of it
-            return [found for thing in things for found in judge_together(detector, [thing], eights)]
+            return [found for thing in things for found in judge_together(detector, [thing], few)]
     try:
         return [judge(detector, thing) for thing in things]
     except Exception as error:  # whatever it is, who waits must hear of it
         return [error]
 
 
-def _split(detector: FewShotDetector, things: Sequence[Thing], eights: Eights) -> list[Judged]:
-    scores = eights.score_samples(detector, np.concatenate([thing.values for thing in things]))
+def _split(detector: FewShotDetector, things: Sequence[Thing], few: FewWindows) -> list[Judged]:
+    scores = few.score_samples(detector, np.concatenate([thing.values for thing in things]))
     ends = np.cumsum([len(thing.values) for thing in things])[:-1]
     found = []
     for thing, own in zip(things, np.split(scores, ends), strict=True):

@@ -31,6 +31,6 @@ export async function showCards(view, { attempt }) {
   let waiting = null;
   return () => {
     if (waiting !== null) return;
-    waiting = setTimeout(() => { waiting = null; attempt(fill); }, 300);
+    waiting = setTimeout(() => { waiting = null; attempt(fill, true); }, 300);
   };
 }

@@ -1,7 +1,7 @@
 // A new detector: drop files, look at the normals beside each other, leave out what is odd, fit.
 
 import { call } from "./api.js";
-import { make, signed, thumbnail } from "./dom.js";
+import { make, replaceKeepingFocus, signed, thumbnail } from "./dom.js";
 
 export async function showCreate(view, { attempt, tell }) {
   const models = await call("GET", "/models");
@@ -17,7 +17,9 @@ export async function showCreate(view, { attempt, tell }) {
   const drop = make("div", { class: "drop" }, make("label", { for: "files" }, "Drop normal recordings or pictures here, or choose files"), chooser,
     make("div", { class: "soft", id: "chosen" }, ".csv .npy .parquet .wav .png .jpg"));
   const fit = make("button", { class: "main", type: "submit", disabled: true }, "Fit");
+  const busy = make("p", { class: "soft", role: "status" });
   const result = make("section", { "aria-live": "polite" });
+  let asked = 0;
 
   const body = () => {
     const form = new FormData();
@@ -31,10 +33,19 @@ export async function showCreate(view, { attempt, tell }) {
 
   const preview = () => attempt(async () => {
     if (!files.length) return;
-    result.textContent = "looking at the normals…";
+    const turn = ++asked; // an answer that comes after the next question is not shown
+    busy.textContent = "looking at the normals…";
     fit.disabled = true;
     let told;
-    try { told = await call("POST", "/preview", body()); } catch (error) { result.textContent = ""; throw error; }
+    try {
+      told = await call("POST", "/preview", body());
+    } catch (error) {
+      if (turn === asked) result.textContent = "";
+      throw error;
+    } finally {
+      if (turn === asked) busy.textContent = "";
+    }
+    if (turn !== asked) return;
     const { report, normals } = told;
     const list = make("ul", { class: "small" }, ...normals.map((one) => {
       const out = leftOut.has(one.number);
@@ -43,12 +54,12 @@ export async function showCreate(view, { attempt, tell }) {
         thumbnail(one.thumbnail, `normal ${one.number} of ${one.file}`),
         make("div", {}, `${one.file}${one.place ? ` at ${one.place}` : ""}`),
         make("div", { class: one.odd ? "bad" : "soft" }, says),
-        make("button", { type: "button", onclick: () => { out ? leftOut.delete(one.number) : leftOut.add(one.number); preview(); } },
+        make("button", { type: "button", "data-key": `normal ${one.number}`, onclick: () => { out ? leftOut.delete(one.number) : leftOut.add(one.number); preview(); } },
           out ? "take it back" : "leave out"));
     }));
     const counted = `${report.normals} ${report.normals === 1 ? "normal" : "normals"}`;
     const odd = `${report.odd.length} ${report.odd.length === 1 ? "looks" : "look"} odd`;
-    result.replaceChildren(make("h2", {}, `${counted}, ${odd}`),
+    replaceKeepingFocus(result, make("h2", {}, `${counted}, ${odd}`),
       make("p", {}, report.expectation), ...report.warnings.map((line) => make("p", { class: "bad" }, line)), list);
     fit.disabled = false;
   });
@@ -79,7 +90,7 @@ export async function showCreate(view, { attempt, tell }) {
     },
   }, make("label", { for: "name" }, "Name"), name, make("label", { for: "model" }, "Model"), model,
     make("label", { for: "rate" }, "False alarms"), rate, make("label", { for: "window" }, "Time steps of a window"), window_,
-    drop, result, make("p", {}, fit));
+    drop, busy, result, make("p", {}, fit));
   view.replaceChildren(make("h1", {}, "New detector"), form);
   return () => {};
 }

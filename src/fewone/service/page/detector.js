@@ -1,15 +1,31 @@
 // One detector: scores over time, the chosen recording with its explanation, feedback, versions, the threshold.
 
 import { at, call, download } from "./api.js";
-import { make, moment, signed, thumbnail } from "./dom.js";
+import { make, moment, replaceKeepingFocus, signed, thumbnail } from "./dom.js";
 import { drawPicture, drawRecording, drawTimeline, readZoom } from "./plots.js";
 
 const SHOWN = 300;
 const LARGEST_SHOWN = 1000;
+const LARGEST_EXPLAINED = 8;
+const QUICK = 700;
 const RATES = [null, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.001];
+
+const asPercent = (share) => `${Number((100 * share).toPrecision(3))} %`;
+const sayRate = (rate) => (rate === null ? "The model's own threshold" : `${asPercent(rate)} false alarms`);
+
+// Nothing is shown of a detector that is not there.
+async function findDetector(view, home) {
+  try {
+    return await call("GET", home);
+  } catch (error) {
+    view.replaceChildren(make("p", {}, make("a", { href: "#/" }, "All detectors")));
+    throw error;
+  }
+}
 
 export async function showDetector(view, name, { attempt, tell }) {
   const home = at(name);
+  const found = await findDetector(view, home);
   let rows = [];
   let chosen = null;
   let drawn = null;
@@ -26,14 +42,17 @@ export async function showDetector(view, name, { attempt, tell }) {
     const zoom = readZoom(drawn?.plot, drawn?.rows ?? []);
     if (rows.length) drawn = { rows, plot: drawTimeline(plot, rows, { onChoose: choose, changed, shown: zoom }) };
     else plot.replaceChildren(make("p", { class: "soft" }, `Nothing scored yet: send a recording to ${home}/score, or choose a file below.`));
-    table.replaceChildren(...rows.slice(-25).reverse().map((row) => make("tr", { class: row.id === chosen ? "chosen" : "" },
-      make("td", {}, make("button", { type: "button", onclick: () => choose(row) }, `${row.id}`)),
+    hint.hidden = !rows.length;
+    replaceKeepingFocus(table, ...rows.slice(-25).reverse().map((row) => make("tr", { class: row.id === chosen ? "chosen" : "" },
+      make("td", {}, make("button", { type: "button", "data-key": `score ${row.id}`, "aria-label": `look at score ${row.id}`, onclick: () => choose(row) }, `${row.id}`)),
       make("td", { class: row.anomalous ? "bad" : "" }, signed(row.decision)),
       make("td", {}, row.source), make("td", { class: "wide" }, moment(row.at)),
       make("td", { class: "wide" }, `${row.version}`), make("td", {}, row.was ? `was ${row.was}` : ""))));
   };
 
   const earlier = make("button", { type: "button", hidden: true, onclick: () => { shown = LARGEST_SHOWN; attempt(refresh); } }, "show earlier ones");
+
+  const hint = make("div", { class: "row soft", hidden: true }, "Drag to zoom, double click to see all, click to look at one.", earlier);
 
   const refresh = async () => {
     const page = await call("GET", `${home}/history?limit=${shown}`);
@@ -42,18 +61,19 @@ export async function showDetector(view, name, { attempt, tell }) {
     redraw();
   };
 
-  const refreshVersions = async () => {
-    const [detector, found] = await Promise.all([call("GET", home), call("GET", `${home}/versions`)]);
+  const refreshVersions = async (known = null) => {
+    const [detector, told] = await Promise.all([known ?? call("GET", home), call("GET", `${home}/versions`)]);
     const rate = detector.false_alarm_rate;
     line.textContent = `version ${detector.version} (${detector.why}), model ${detector.model || detector.learner}, `
       + `${detector.report.normals} ${detector.report.normals === 1 ? "normal" : "normals"}, `
       + `${detector.report.known_anomalies} known ${detector.report.known_anomalies === 1 ? "anomaly" : "anomalies"}, `
-      + (rate === null ? "the model's own threshold" : `false-alarm rate ${100 * rate} %`);
+      + (rate === null ? "the model's own threshold" : `false-alarm rate ${asPercent(rate)}`);
     slider.value = String(Math.max(0, RATES.indexOf(rate)));
-    versions.replaceChildren(...found.map((one) => make("tr", {}, make("td", {}, `${one.number}`), make("td", {}, one.why),
+    slider.setAttribute("aria-valuetext", sayRate(rate));
+    replaceKeepingFocus(versions, ...told.map((one) => make("tr", {}, make("td", {}, `${one.number}`), make("td", {}, one.why),
       make("td", { class: "wide" }, moment(one.made)),
       make("td", {}, one.number === detector.version ? "now" : make("button", {
-        type: "button", onclick: () => change("POST", `${home}/versions/${one.number}/restore`),
+        type: "button", "data-key": `version ${one.number}`, onclick: () => change("POST", `${home}/versions/${one.number}/restore`),
       }, "restore")))));
     support.replaceChildren(make("p", {}, detector.report.expectation), ...detector.report.warnings.map((text) => make("p", { class: "bad" }, text)),
       make("ul", { class: "small" }, ...detector.thumbnails.map((small, place) => make("li", { class: detector.support[place]?.anomaly ? "odd" : "" },
@@ -73,10 +93,10 @@ export async function showDetector(view, name, { attempt, tell }) {
   const buttons = make("div", { class: "row" });
   const showButtons = (row) => {
     const say = (was) => () => change("POST", `${home}/feedback`, { score: row.id, was });
-    buttons.replaceChildren(
-      make("button", { type: "button", onclick: say("normal"), disabled: row.was === "normal" }, "was normal"),
-      make("button", { type: "button", onclick: say("anomalous"), disabled: row.was === "anomalous" }, "was anomalous"),
-      make("button", { type: "button", onclick: () => change("DELETE", `${home}/feedback/${row.id}`), disabled: !row.was }, "undo"),
+    replaceKeepingFocus(buttons,
+      make("button", { type: "button", "data-key": "normal", onclick: say("normal"), disabled: row.was === "normal" }, "was normal"),
+      make("button", { type: "button", "data-key": "anomalous", onclick: say("anomalous"), disabled: row.was === "anomalous" }, "was anomalous"),
+      make("button", { type: "button", "data-key": "undo", onclick: () => change("DELETE", `${home}/feedback/${row.id}`), disabled: !row.was }, "undo"),
       make("span", { class: "soft" }, row.was ? `you said: was ${row.was}` : ""));
   };
 
@@ -99,12 +119,21 @@ export async function showDetector(view, name, { attempt, tell }) {
     };
     // What was scored is there at once; to find where the anomaly is may take seconds.
     draw(picture, await call("GET", `${home}/scores/${row.id}`));
-    const told = await call("GET", `${home}/scores/${row.id}?explain=true`);
-    if (!picture.isConnected) return;
-    const explained = make("div", { class: "plot", "data-explained": String(told.explanation !== null) });
-    picture.replaceWith(explained);
-    draw(explained, told);
-    where.textContent = told.explanation === null ? "" : "shaded: where the anomaly is";
+    const words = row.anomalous ? "shaded: where the anomaly is" : "shaded: where it is least like the normals";
+    const all = Math.min(LARGEST_EXPLAINED, row.windows);
+    for (let count = 1, place = picture; count <= all;) {
+      const begin = performance.now();
+      const told = await call("GET", `${home}/scores/${row.id}?explain=true&explained=${count}`);
+      if (!place.isConnected) return;
+      const explained = make("div", { class: "plot", "data-explained": String(told.explanation !== null && count === all) });
+      place.replaceWith(explained);
+      place = explained;
+      draw(place, told);
+      where.textContent = told.explanation === null ? "" : count === all ? words : `${words}, in the worst ${count} of ${all} windows so far`;
+      if (told.explanation === null) return;
+      // Where a window is quick the others come at once.
+      count = count === all ? all + 1 : performance.now() - begin < QUICK ? all : count + 1;
+    }
   });
 
   const tried = make("p", { id: "tried", "aria-live": "polite" });
@@ -113,12 +142,15 @@ export async function showDetector(view, name, { attempt, tell }) {
     type: "range", min: "0", max: String(RATES.length - 1), step: "1", id: "slider",
     oninput: () => attempt(async () => {
       const rate = RATES[slider.value];
+      slider.setAttribute("aria-valuetext", sayRate(rate));
       const asked = slider.value;
       const told = await call("GET", `${home}/threshold${rate === null ? "" : `?false_alarm_rate=${rate}`}`);
       if (asked !== slider.value) return;
-      const word = rate === null ? "The model's own threshold" : `${100 * rate} % false alarms`;
-      tried.textContent = `${word}: ${told.alarms_then} alarms among the last ${told.compared} scores instead of ${told.alarms_now};`
-        + ` ${told.changed.length} would change (ringed above).` + (told.left_out ? ` ${told.left_out} older ones were scored with another support.` : "");
+      const one = told.alarms_then === 1 ? "alarm" : "alarms";
+      tried.textContent = `${sayRate(rate)}: `
+        + (told.compared ? `${told.alarms_then} ${one} among the last ${told.compared} scores instead of ${told.alarms_now}; ${told.changed.length} would change (ringed above).`
+          : "there is no score yet with these normals to try it on.")
+        + (told.left_out ? ` ${told.left_out} older ones were scored with other normals.` : "");
       apply.disabled = false;
       changed = new Set(told.changed.map((one) => one.id));
       redraw();
@@ -157,17 +189,17 @@ export async function showDetector(view, name, { attempt, tell }) {
 
   const head = (...words) => make("thead", {}, make("tr", {}, ...words.map(([word, kind]) => make("th", { class: kind || "" }, word))));
   view.replaceChildren(make("h1", {}, name), line,
-    make("h2", {}, "Scores: below the dashed line is anomalous"), plot, make("div", { class: "row soft" }, "Drag to zoom, double click to see all, click to look at one.", earlier),
+    make("h2", {}, "Scores: below the dashed line is anomalous"), plot, hint,
     make("div", { class: "row" }, make("label", { for: "score-files" }, "Score files"), file), recording,
     make("h2", {}, "The last decisions"),
     make("div", { class: "scroll" }, make("table", {}, head(["score"], ["decision"], ["what"], ["when", "wide"], ["version", "wide"], ["said"]), table)),
     make("h2", {}, "Threshold"), make("label", { for: "slider" }, "False alarms: the model's own, then from many to few"), slider, tried, apply,
     make("h2", {}, "Versions"), make("div", { class: "scroll" }, make("table", {}, head(["version"], ["why"], ["when", "wide"], [""]), versions)),
     make("h2", {}, "Normals"), support, make("h2", {}, "This detector"), actions);
-  await Promise.all([refresh(), refreshVersions()]);
+  await Promise.all([refresh(), refreshVersions(found)]);
   let waiting = null;
   return (event) => {
     if (event.detector !== name || waiting !== null) return;
-    waiting = setTimeout(() => { waiting = null; attempt(refresh); }, 300);
+    waiting = setTimeout(() => { waiting = null; attempt(refresh, true); }, 300);
   };
 }

@@ -11,6 +11,16 @@ export function make(tag, attributes = {}, ...children) {
   return element;
 }
 
+// Renders anew; who works with the keyboard stays where he was, or next to it if that is gone or cannot be pressed now.
+export function replaceKeepingFocus(place, ...children) {
+  const key = place.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
+  place.replaceChildren(...children);
+  if (key === undefined) return;
+  const twin = [...place.querySelectorAll("[data-key]")].find((one) => one.dataset.key === key);
+  const next = twin && !twin.disabled ? twin : (twin?.parentElement ?? place).querySelector("button:not(:disabled)");
+  next?.focus({ preventScroll: true });
+}
+
 const SPACE = "http://www.w3.org/2000/svg";
 
 function draw(tag, attributes) {

@@ -12,7 +12,8 @@ const live = document.getElementById("live");
 let onDecision = () => {};
 let stopListening = null;
 
-export function tell(message) {
+export function tell(message, kind = "done") {
+  notice.className = kind;
   notice.textContent = message;
   notice.hidden = !message;
 }
@@ -31,15 +32,25 @@ function askForToken(message) {
   input.focus();
 }
 
-export async function attempt(work) {
+// quietly: nobody asked for it, so what was told before stays.
+export async function attempt(work, quietly = false) {
   try {
-    tell("");
+    if (!quietly) tell("");
     return await work();
   } catch (error) {
     if (!(error instanceof ServiceError)) throw error;
     if (error.status === 401) askForToken(error.message);
-    else tell(error.message);
+    else tell(error.message, "wrong");
     return undefined;
+  }
+}
+
+// Of an address that somebody typed or cut off.
+function readName(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
   }
 }
 
@@ -48,7 +59,7 @@ async function show() {
   const [, word, name] = location.hash.split("/");
   await attempt(async () => {
     if (word === "new") onDecision = await showCreate(view, { attempt, tell });
-    else if (word === "detector") onDecision = await showDetector(view, decodeURIComponent(name), { attempt, tell });
+    else if (word === "detector") onDecision = await showDetector(view, readName(name), { attempt, tell });
     else onDecision = await showCards(view, { attempt });
     if (!view.contains(document.activeElement)) view.focus({ preventScroll: true });
     if (stopListening === null) {

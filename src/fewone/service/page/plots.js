@@ -23,12 +23,13 @@ export function drawTimeline(place, rows, { onChoose, changed = new Set(), shown
   const times = (_, places) => places.map((index) => (Number.isInteger(index) && rows[index] ? clock(rows[index].at, rows) : ""));
   const plot = fill(place, 260, (width, height) => [{
     width, height, legend: { show: false }, cursor: { drag: { x: true, y: false }, focus: { prox: 30 } },
-    scales: { x: { time: false, range: (_, low, high) => [low - 0.5, high + 0.5] } },
+    scales: { x: { time: false, range: (_, low, high) => (rows.length === 1 ? [-0.5, 0.5] : [low - 0.5, high + 0.5]) } },
     axes: [{ ...axis(), values: times, space: 90 }, { ...axis(), size: 60 }],
     series: [{}, { stroke: colour("--good"), width: 1, points: dots(6, "--good", "--good") },
-      { stroke: colour("--soft"), width: 1, dash: [6, 4], points: { show: false } },
+      { stroke: "transparent", points: { show: false } }, // 0 is always in sight
       { stroke: "transparent", width: 0, points: dots(9, "--bad", "--bad") },
       { stroke: "transparent", width: 0, points: dots(14, null, "--ink", 2) }],
+    hooks: { draw: [drawThreshold] },
   }, data]);
   place.dataset.changed = String(data[4].filter((value) => value !== null).length);
   if (shown !== null) {
@@ -41,6 +42,21 @@ export function drawTimeline(place, rows, { onChoose, changed = new Set(), shown
     if (index !== null && index !== undefined && rows[index]) onChoose(rows[index]);
   });
   return plot;
+}
+
+// From edge to edge, however few rows there are.
+function drawThreshold(plot) {
+  const { left, width } = plot.bbox;
+  const height = plot.valToPos(0, "y", true);
+  plot.ctx.save();
+  plot.ctx.strokeStyle = colour("--ink");
+  plot.ctx.lineWidth = devicePixelRatio;
+  plot.ctx.setLineDash([6 * devicePixelRatio, 4 * devicePixelRatio]);
+  plot.ctx.beginPath();
+  plot.ctx.moveTo(left, height);
+  plot.ctx.lineTo(left + width, height);
+  plot.ctx.stroke();
+  plot.ctx.restore();
 }
 
 // Which rows a zoomed plot shows, as ids; null: all.

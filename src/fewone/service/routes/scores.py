@@ -15,7 +15,14 @@ from fewone.service.actions import Current
 from fewone.service.context import Needs, Service, service_of
 from fewone.service.drawing import encode_picture
 from fewone.service.errors import ServiceError
-from fewone.service.judging import Judged, Thing, arrange_examples, example_shape, explain_recording
+from fewone.service.judging import (
+    LARGEST_EXPLAINED,
+    Judged,
+    Thing,
+    arrange_examples,
+    example_shape,
+    explain_recording,
+)
 from fewone.service.routes.shapes import (
     ERRORS,
     Changed,
@@ -35,7 +42,7 @@ DATA = {
     "recordings": "whole recordings, each (time steps) or (time steps, channels): one decision each",
 }
 ScoreId = Annotated[int, PathParameter(ge=0, le=2**62)]
-LARGEST_EXPLAINED = 16
+LARGEST_EXPLAINED_AT_ONCE = 16
 LARGEST_QUICK = 2048
 """Numbers of a request that is scored together with others that wait."""
 LARGEST_DRAWN = 20_000
@@ -104,10 +111,20 @@ async def read_history(
 
 
 @router.get("/detectors/{name}/scores/{score}", dependencies=[READ])
-async def show_score(request: Request, name: str, score: ScoreId, explain: bool = False) -> dict[str, Any]:
-    """One decision with the values it is about and, if asked, where the anomaly is."""
+async def show_score(
+    request: Request,
+    name: str,
+    score: ScoreId,
+    explain: bool = False,
+    explained: Annotated[int, Query(ge=1, le=LARGEST_EXPLAINED)] = LARGEST_EXPLAINED,
+) -> dict[str, Any]:
+    """One decision with the values it is about and, if asked, where the anomaly is.
+
+    explained: so many of a recording's most anomalous windows at most. Each may take seconds once; who asks for one,
+    then two and so on sees it grow.
+    """
     service = service_of(request)
-    return await service.work(_show, service, name, score, explain)
+    return await service.work(_show, service, name, score, explained if explain else 0)
 
 
 @router.get("/detectors/{name}/feedback", dependencies=[READ])
@@ -193,19 +210,24 @@ def _judge(
     if not options.explain:
         return current, judged, []
     count = sum(len(one.scores) for one in judged)
-    if count > LARGEST_EXPLAINED:
-        raise ServiceError(422, f"explain: {count} things, at most {LARGEST_EXPLAINED} are explained at once")
+    if count > LARGEST_EXPLAINED_AT_ONCE:
+        raise ServiceError(422, f"explain: {count} things, at most {LARGEST_EXPLAINED_AT_ONCE} are explained at once")
+
+    def explain(place: int, window: Array) -> Array:
+        return current.detector.explain(window[None])[0]
+
     maps = []
     for one in judged:
         if one.thing.kind == "recording":
             assert one.starts is not None and one.window_scores is not None
-            maps.append(as_plain(explain_recording(current.detector, one.thing.values, one.starts, one.window_scores)))
+            length = example_shape(current.detector)[-1]
+            maps.append(as_plain(explain_recording(explain, one.thing.values, one.starts, one.window_scores, length)))
         else:
             maps += [as_plain(map_) for map_ in current.detector.explain(one.thing.values)]
     return current, judged, maps
 
 
-def _show(service: Service, name: str, score: int, explain: bool) -> dict[str, Any]:
+def _show(service: Service, name: str, score: int, explained: int) -> dict[str, Any]:
     actions = service.actions
     uid, kept = actions.kept(name, score)
     told: dict[str, Any] = {**kept.score, "was": actions.feedback(name).get(score), "values": None, "explanation": None}
@@ -217,7 +239,7 @@ def _show(service: Service, name: str, score: int, explain: bool) -> dict[str, A
     if kept.values is None:
         return told
     value = kept.values if kept.score["kind"] == "recording" else kept.values[kept.row]
-    map_ = actions.explain(name, kept, uid) if explain else None
+    map_ = actions.explain(name, kept, uid, explained) if explained else None
     if kept.score["kind"] == "picture":
         told["picture"] = encode_picture(np.moveaxis(value, -1, 0) if value.shape[-1] in (1, 3) else value)
         if map_ is not None:
