@@ -155,13 +155,11 @@ def score_support(learner: Evidence, looked: Looked, normal: Tensor) -> Tensor:
 
 def fit(scored: Sequence[Scored], rule: Rule) -> float:
     """Where the mean balanced accuracy is highest, or as good and higher."""
-    candidates = torch.quantile(torch.cat([one.scores for one in scored]), torch.linspace(0.05, 0.95, 181).double())
+    scores = torch.cat([one.scores for one in scored])
+    candidates: list[float] = torch.quantile(scores, torch.linspace(0.05, 0.95, 181).double()).tolist()
     parts = list_parts(scored) if rule.alike == "parts" else {"all": list(scored)}
-    found = {
-        threshold: sum(find_balance(part, threshold) for part in parts.values()) / len(parts)
-        for threshold in candidates.tolist()
-    }
-    return max(threshold for threshold, balance in found.items() if balance >= max(found.values()) - rule.slack)
+    found = {one: sum(find_balance(part, one) for part in parts.values()) / len(parts) for one in candidates}
+    return max(one for one, balance in found.items() if balance >= max(found.values()) - rule.slack)
 
 
 def list_parts(scored: Sequence[Scored]) -> dict[str, list[Scored]]:

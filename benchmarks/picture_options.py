@@ -171,7 +171,8 @@ def score(learner: Evidence, looks: Sequence[Looked], k: int, number: int) -> Sc
 
 def find_threshold(scored: Sequence[Scored]) -> float:
     candidates = torch.quantile(torch.cat([one.scores for one in scored]), torch.linspace(0.05, 0.95, 91).double())
-    return max(candidates.tolist(), key=lambda threshold: find_balance(scored, threshold))
+    thresholds: list[float] = candidates.tolist()
+    return max(thresholds, key=lambda threshold: find_balance(scored, threshold))
 
 
 def _round(values: Sequence[float]) -> list[float]:

@@ -143,7 +143,8 @@ class EfficientNetLite(nn.Module):
             if number in self.kept:
                 kept.append(maps)
         pooled = F.relu6(self.head(maps)).mean((-2, -1))
-        return Maps(*kept, maps, maps.mean((-2, -1)), pooled)
+        low, middle, high = kept
+        return Maps(low, middle, high, maps, maps.mean((-2, -1)), pooled)
 
 
 def is_installed() -> bool:
