@@ -1,7 +1,8 @@
 """`fewone train` on pictures: a head over frozen features beside the untrained zoo model `pictures`.
 
-python benchmarks/picture_training.py judge    trains, judges -> results/pictures/training.jsonl, a row as it is found
-python benchmarks/picture_training.py page     rows -> docs/benchmarks/picture_training.md
+python benchmarks/picture_training.py judge            trains, judges -> results/pictures/training.jsonl
+python benchmarks/picture_training.py judge --again    `pictures` alone, after it was made anew
+python benchmarks/picture_training.py page             rows -> docs/benchmarks/picture_training.md
 
 Training and validation parts of CIFAR-FS and Omniglot, and synthetic products of the families of `CHOICE`, of which a
 third is left out of the training. No test part and no real product is looked at. Both models get the same
@@ -14,13 +15,14 @@ import argparse
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
 from rich.table import Table
-from torch import Tensor
+from torch import Tensor, nn
 
 from fewone.calibration import Calibrated
 from fewone.checkpoints import load_calibration
@@ -34,6 +36,8 @@ from fewone.experiments import default_experiment
 from fewone.experiments.build import see_once
 from fewone.experiments.own_recipes import PICTURE_FOLDER, find_own_recipe
 from fewone.experiments.train import train
+from fewone.files import atomic_write
+from fewone.learners.evidence import Evidence
 from fewone.picture_files import shrink
 from fewone.sampling import EpisodeSampler
 from pages import write_page
@@ -42,8 +46,13 @@ ROWS = Path(__file__).parent.parent / "results" / "pictures" / "training.jsonl"
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks" / "picture_training.md"
 SIZES = (2, 5, 10)
 SUPPORTS = 2
-"""Of each task: `pictures` compares patches, which takes seconds."""
+"""Of each task."""
 QUERIES = 10
+TITLES = {
+    "cifar": "classes of CIFAR-FS's validation part",
+    "omniglot": "characters of Omniglot's validation part",
+    "products": "synthetic products, families left out",
+}
 TRAINED, UNTRAINED = "trained head (plda)", "pictures, untrained"
 
 
@@ -107,7 +116,8 @@ def make_splits(name: str, training: Sequence[Task], left_out: Sequence[Task]) -
     return TaskSplits(name, rest, tuple(chosen), tuple(left_out), (3, 224, 224), InputScaling(), plan, False, 2)
 
 
-def list_parts() -> Iterator[tuple[str, TaskSplits]]:
+def list_parts(left_out_alone: bool) -> Iterator[tuple[str, TaskSplits]]:
+    """left_out_alone: the products to train on, which take minutes to draw, are not there."""
     for name, title, classes, each in (
         ("cifar-fs", "cifar", (40, 12), (24, 24)),
         ("omniglot", "omniglot", (60, 12), (20, 20)),
@@ -118,7 +128,8 @@ def list_parts() -> Iterator[tuple[str, TaskSplits]]:
             for tasks, count, size in zip((splits.train, splits.validation), classes, each, strict=True)
         ]
         yield title, make_splits(title, *as_class_tasks(parts))
-    names = [(family, seed) for family in CHOICE for seed in (200, 201, 202)]
+    left = CHOICE[::3]
+    names = [(family, seed) for family in (left if left_out_alone else CHOICE) for seed in (200, 201, 202)]
     store = Store(torch.cat([draw_product(*name) for name in names]))
     tasks = {
         name: Task(
@@ -128,7 +139,6 @@ def list_parts() -> Iterator[tuple[str, TaskSplits]]:
         )
         for number, name in enumerate(names)
     }
-    left = CHOICE[::3]
     training = [task for name, task in tasks.items() if name[0] not in left]
     yield "products", make_splits("products", training, [task for name, task in tasks.items() if name[0] in left])
 
@@ -149,31 +159,63 @@ def train_head(seen: TaskSplits) -> Calibrated:
     return Calibrated(learner, calibration)
 
 
-def judge() -> None:
+class Remembered(nn.Module):
+    """A view that sees every picture once, however many supports and queries it is in."""
+
+    def __init__(self, view: nn.Module) -> None:
+        super().__init__()
+        self.view = view
+        self.known: dict[bytes, tuple[Tensor, ...]] = {}
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Remembered:
+        return self
+
+    def forward(self, inputs: Tensor) -> tuple[Tensor, ...]:
+        found = [self._see(one) for one in torch.split(inputs, 1)]
+        return tuple(torch.cat(parts) for parts in zip(*found, strict=True))
+
+    def _see(self, picture: Tensor) -> tuple[Tensor, ...]:
+        key = sha256(picture.numpy().tobytes()).digest()
+        if key not in self.known:
+            self.known[key] = self.view(picture)
+        return self.known[key]
+
+
+def judge(again: bool) -> None:
+    """again: `pictures` alone, which is another than before; the trained heads do not depend on it."""
     detector = load_detector("pictures")
-    assert detector.learner is not None and detector.calibration is not None
+    assert isinstance(detector.learner, Evidence) and detector.calibration is not None
+    detector.learner.views["photographs"] = Remembered(detector.learner.views["photographs"])
     untrained = Calibrated(detector.learner, detector.calibration)
-    ROWS.unlink(missing_ok=True)
-    for part, splits in list_parts():
-        seen = see_once(splits)
-        trained = train_head(seen)
-        for k in SIZES:
-            for model, learner, tasks in ((TRAINED, trained, seen.test), (UNTRAINED, untrained, splits.test)):
-                found = evaluate(learner, tasks, splits.plan, EpisodeSampler(k, 2), 0, batch_tasks=1, batch_examples=32)
-                means = (round(float(np.mean(one)), 3) for one in (found.examples.auroc, found.examples.accuracy))
-                with ROWS.open("a") as file:
-                    file.write(json.dumps(asdict(Row(part, model, k, len(tasks), *means))) + "\n")
+    kept = [row for row in read_rows() if again and row.model == TRAINED]
+    found: list[Row] = []
+    for part, splits in list_parts(left_out_alone=again):
+        if not again:
+            seen = see_once(splits)
+            found += judge_model(part, TRAINED, train_head(seen), seen)
+        found += judge_model(part, UNTRAINED, untrained, splits)
+    rows = sorted([*kept, *found], key=lambda row: (list(TITLES).index(row.part), row.k, row.model != TRAINED))
+    atomic_write(ROWS, "".join(json.dumps(asdict(row)) + "\n" for row in rows).encode())
+
+
+def judge_model(part: str, model: str, learner: Calibrated, splits: TaskSplits) -> Iterator[Row]:
+    for k in SIZES:
+        sampler = EpisodeSampler(k, 2)
+        found = evaluate(learner, splits.test, splits.plan, sampler, 0, batch_tasks=1, batch_examples=32)
+        means = (round(float(np.mean(one)), 3) for one in (found.examples.auroc, found.examples.accuracy))
+        row = Row(part, model, k, len(splits.test), *means)
+        print(row, flush=True)
+        yield row
+
+
+def read_rows() -> list[Row]:
+    return [Row(**json.loads(line)) for line in ROWS.read_text().splitlines()] if ROWS.exists() else []
 
 
 def page() -> None:
-    rows = [Row(**json.loads(line)) for line in ROWS.read_text().splitlines()]
-    titles = {
-        "cifar": "classes of CIFAR-FS's validation part",
-        "omniglot": "characters of Omniglot's validation part",
-        "products": "synthetic products, families left out",
-    }
+    rows = read_rows()
     table = Table("data", "model", *(f"K={k}" for k in SIZES), title="AUROC / balanced accuracy")
-    for part, title in titles.items():
+    for part, title in TITLES.items():
         for model in (TRAINED, UNTRAINED):
             fitting = {row.k: row for row in rows if (row.part, row.model) == (part, model)}
             cells = [f"{100 * fitting[k].auroc:.1f} / {100 * fitting[k].balanced_accuracy:.1f}" for k in SIZES]
@@ -191,9 +233,11 @@ def page() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("verb", choices=("judge", "page"))
+    parser.add_argument("--again", action="store_true", help="judge `pictures` alone and keep the rows of the heads")
+    chosen = parser.parse_args()
     torch.set_num_threads(1)
-    if parser.parse_args().verb == "judge":
-        judge()
+    if chosen.verb == "judge":
+        judge(chosen.again)
     else:
         page()
 

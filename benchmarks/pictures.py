@@ -1,6 +1,7 @@
 """Zoo model `pictures` beside honest peers on the same features and pictures: products, synthetic defects, classes.
 
 python benchmarks/pictures.py evaluate --cache CACHE --products PRODUCTS   features once, then all methods -> rows
+        --ours                      the same, where another version of the model did; the other methods keep their rows
 python benchmarks/pictures.py maps                                      where the defect is, and what it costs -> rows
 python benchmarks/pictures.py page                                      rows -> docs/benchmarks/pictures.md
 
@@ -17,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +53,7 @@ SUPPORTS = {"product": 20, "synthetic": 8, "cifar": 6, "omniglot": 6, "mnist": 6
 """How many supports are drawn of each task; the classes are many."""
 RATES = (0.1, 0.05)
 OURS = "pictures"
-MAPS, STREAM = "maps.jsonl", "stream.jsonl"
+MAPS, STREAM, OPTIONS, RULES = "maps.jsonl", "stream.jsonl", "options.jsonl", "choice.jsonl"
 WHOLE, COARSE_PATCHES = 4, 2
 Floats = NDArray[np.float64]
 
@@ -71,7 +73,7 @@ class Row:
     """One method on one task with supports of k: a number per support.
 
     threshold: how it was found without labels. false_alarms and balanced_accuracy: at that threshold, in 0..1.
-    model: the beginning of the hash of the zoo's weights that judged ("": those before the present ones).
+    model: the beginning of the hash of the zoo's model that judged ("": those before the present ones).
     """
 
     task: str
@@ -161,9 +163,14 @@ def thin_out(pictures: Pictures, pool: int, normals: int, anomalies: int, seed: 
 
 
 def judge_task(
-    learner: Evidence, calibration: CalibrationMap, pictures: Pictures, pool: int, supports: int
+    learner: Evidence,
+    calibration: CalibrationMap,
+    pictures: Pictures,
+    pool: int,
+    supports: int,
+    others: bool = True,
 ) -> Iterator[Row]:
-    """All methods on the same supports and pictures."""
+    """All methods on the same supports and pictures; not others: the zoo's model alone."""
     with torch.inference_mode():
         seen = {"photographs": tuple(one.unsqueeze(0) for one in pictures.features)}
         normals = {"photographs": tuple(one[:, :pool] for one in seen["photographs"])}
@@ -175,7 +182,9 @@ def judge_task(
             judged = torch.ones(len(pictures.labels), dtype=torch.bool)
             judged[support] = False
             labels = pictures.labels[judged].numpy()
-            for method, threshold, scores in _score_all(learner, calibration, pictures, distances, support, pool):
+            for method, threshold, scores in _score_all(
+                learner, calibration, pictures, distances, support, pool, others
+            ):
                 found.setdefault((method, threshold), []).append(_measure(labels, scores[judged.numpy()]))
         for (method, threshold), values in found.items():
             auroc, accuracy, alarms = (list(map(float, column)) for column in zip(*values, strict=True))
@@ -195,15 +204,13 @@ def _score_all(
     distances: list[Tensor],
     support: Tensor,
     pool: int,
+    others: bool,
 ) -> Iterator[tuple[str, str, Floats]]:
     """Method, name of its threshold, scores (n,) above 0 where it calls a picture anomalous."""
     k = len(support)
-    ours = _score_ours(learner, distances, support, pool)
-    point = calibration.at(k)
-    logits = point.slope * (ours - point.threshold)
-    yield OURS, "its own", logits
-    for rate in RATES:
-        yield OURS, f"{rate:.0%} asked", logits - calibration.threshold(k, rate)
+    yield from _score_zoo(learner, calibration, distances, support, pool)
+    if not others:
+        return
     patches = distances[0][0][:, support]
     among = distances[0][0][support][:, support]
     worst = patches.amin(1).amax(-1).double().sqrt().numpy()
@@ -222,6 +229,17 @@ def _score_all(
     forest = IsolationForest(n_estimators=50, random_state=0).fit(features[support])
     yield "Isolation Forest on global features", "its own", -forest.decision_function(features)
     yield from _score_pyod(features, support.numpy())
+
+
+def _score_zoo(
+    learner: Evidence, calibration: CalibrationMap, distances: list[Tensor], support: Tensor, pool: int
+) -> Iterator[tuple[str, str, Floats]]:
+    k = len(support)
+    point = calibration.at(k)
+    logits = point.slope * (_score_ours(learner, distances, support, pool) - point.threshold)
+    yield OURS, "its own", logits
+    for rate in RATES:
+        yield OURS, name_target(rate), logits - calibration.threshold(k, rate)
 
 
 def _score_ours(learner: Evidence, distances: list[Tensor], support: Tensor, pool: int) -> Floats:
@@ -309,36 +327,43 @@ def _score_pyod(features: NDArray[np.float32], support: NDArray[np.int64]) -> It
         yield "PyOD KNN on global features", "its own", model.decision_function(features) - model.threshold_
 
 
-def evaluate(cache: Path, products: Path, parts: list[str]) -> None:
-    """Rows of every task that is not there yet."""
+def evaluate(cache: Path, products: Path, parts: list[str], ours: bool = False) -> None:
+    """Rows of every task that is not there yet; ours: those of the zoo's model that another version of it made.
+
+    The other methods do not depend on the model while its units stay as they are: their rows are left alone then.
+    """
     detector = load_detector("pictures")
     learner, calibration, model = detector.learner, detector.calibration, find_model()
     assert isinstance(learner, Evidence) and calibration is not None
     RESULTS.mkdir(parents=True, exist_ok=True)
     for drawn in _list_tasks(products, parts):
         place = RESULTS / f"{drawn.part}.{drawn.name}.jsonl"
-        if place.exists():
+        there = _read_lines(place) if place.exists() else []
+        if there and (not ours or all(row["model"] == model for row in there if row["method"] == OURS)):
             continue
-        found = judge_drawn(learner, calibration, see(learner, drawn, cache), drawn)
+        found = judge_drawn(learner, calibration, see(learner, drawn, cache), drawn, others=not there)
         rows = [asdict(replace(row, model=model)) for row in found]
         content = [{key: _rounded(value) for key, value in row.items()} for row in rows]
-        _write_lines(place, content)
+        _write_lines(place, [*content, *(row for row in there if row["method"] != OURS)])
         print(place.name, flush=True)
 
 
 def find_model() -> str:
-    """The beginning of the hash of the zoo's weights."""
-    return str(json.loads((HOME / "pictures" / "model.json").read_text())["weights"]["sha256"])[:12]
+    """The beginning of the hash of the zoo's weights and of the calibration beside them."""
+    content = [json.loads((HOME / "pictures" / name).read_text()) for name in ("model.json", "calibration.json")]
+    return sha256(json.dumps([content[0]["weights"], content[1]["content"]]).encode()).hexdigest()[:12]
 
 
-def judge_drawn(learner: Evidence, calibration: CalibrationMap, seen: Pictures, drawn: Drawn) -> list[Row]:
+def judge_drawn(
+    learner: Evidence, calibration: CalibrationMap, seen: Pictures, drawn: Drawn, others: bool
+) -> list[Row]:
     """Of a real product every support is drawn anew from all its normals, with other pictures to judge: it moves by
     more than ten points with the pictures that are drawn. Of the others the supports share a pool."""
     count = SUPPORTS[drawn.part]
     if drawn.part != "product":
-        return list(judge_task(learner, calibration, thin_out(seen, *drawn.sizes), drawn.sizes[0], count))
+        return list(judge_task(learner, calibration, thin_out(seen, *drawn.sizes), drawn.sizes[0], count, others))
     draws = (thin_out(seen, *drawn.sizes, seed=number) for number in range(count))
-    return merge([row for one in draws for row in judge_task(learner, calibration, one, drawn.sizes[0], 1)])
+    return merge([row for one in draws for row in judge_task(learner, calibration, one, drawn.sizes[0], 1, others)])
 
 
 def merge(rows: list[Row]) -> list[Row]:
@@ -426,7 +451,7 @@ def page() -> None:
         "mnist": "Digits of MNIST",
     }
     model = find_model()
-    old = {part for part in rows if any(row.model != model for row in rows[part])}
+    old = {part for part in rows if any(row.method == OURS and row.model != model for row in rows[part])}
     titles = {part: title + (", JUDGED WITH THE MODEL BEFORE" if part in old else "") for part, title in titles.items()}
     tables = [_tabulate(title, rows[part]) for part, title in titles.items() if part in rows]
     tables += [_tabulate_alarms(titles, rows)]
@@ -434,6 +459,10 @@ def page() -> None:
         tables.append(_tabulate_maps(_read_lines(RESULTS / MAPS)))
     if (RESULTS / STREAM).exists():
         tables.append(_tabulate_stream(_read_lines(RESULTS / STREAM)))
+    if (RESULTS / OPTIONS).exists():
+        tables.append(_tabulate_options(_read_lines(RESULTS / OPTIONS)))
+    if (RESULTS / RULES).exists():
+        tables.append(_tabulate_rules(_read_lines(RESULTS / RULES)))
     counts = ", ".join(f"{count} for {part}" for part, count in SUPPORTS.items())
     introduction = f"""Written by `python benchmarks/pictures.py page` from the rows in results/pictures. Per cent:
     AUROC / balanced accuracy / false alarms; means over tasks of means over supports ({counts}); AUROC of the casting
@@ -446,7 +475,7 @@ def page() -> None:
 def _tabulate(title: str, rows: list[Row]) -> Table:
     table = Table("method", "threshold", *(f"K={k}" for k in SIZES), title=title)
     for method, threshold in dict.fromkeys((row.method, row.threshold) for row in rows):
-        if threshold.endswith("asked"):
+        if threshold in map(name_target, RATES):
             continue
         cells = []
         for k in SIZES:
@@ -468,23 +497,38 @@ def _format(found: list[Row]) -> str:
 MEASURES = ("auroc", "balanced_accuracy", "false_alarms")
 
 
+def name_target(rate: float) -> str:
+    """The threshold that aims at a rate of false alarms."""
+    return f"target {rate:.0%}"
+
+
 def _tabulate_alarms(titles: dict[str, str], rows: dict[str, list[Row]]) -> Table:
-    """Asked false alarms and what came of them, mean over supports, lowest and highest product."""
-    heads = [f"K={k}, {rate:.0%} asked" for k in SIZES for rate in RATES]
-    table = Table("data", *heads, title="Asked false alarms: realised, mean over tasks (lowest to highest task)")
+    """Target and observed rates of false alarms: a row per product, one for all classes of a dataset."""
+    heads = [f"K={k}, {name_target(rate)}" for k in SIZES for rate in RATES]
+    table = Table("product or classes", *heads, title="False alarms: target and observed rate, mean over supports")
     for part in titles:
-        cells = []
-        for k in SIZES:
-            for rate in RATES:
-                wanted = f"{rate:.0%} asked"
-                means = [
-                    100 * np.mean(row.false_alarms)
-                    for row in rows.get(part, [])
-                    if (row.method, row.threshold, row.k) == (OURS, wanted, k)
-                ]
-                cells.append(f"{np.mean(means):.1f} ({min(means):.0f} to {max(means):.0f})" if means else "-")
-        table.add_row(part + (" (model before)" if "BEFORE" in titles[part] else ""), *cells)
+        ours = [row for row in rows.get(part, []) if row.method == OURS]
+        before = " (model before)" if "BEFORE" in titles[part] else ""
+        if part in PRODUCTS:
+            for task in dict.fromkeys(row.task for row in ours):
+                table.add_row(task + before, *_list_alarms([row for row in ours if row.task == task]))
+        if len({row.task for row in ours}) > 1:
+            table.add_row(f"{part}, all{before}", *_list_alarms(ours))
     return table
+
+
+PRODUCTS = ("product", "synthetic")
+"""The parts whose tasks stand in rows of their own."""
+
+
+def _list_alarms(ours: list[Row]) -> Iterator[str]:
+    """The observed rate of one task, or the mean of several with the lowest and the highest of them."""
+    for k in SIZES:
+        for rate in RATES:
+            chosen = [row for row in ours if (row.threshold, row.k) == (name_target(rate), k)]
+            means = [100 * float(np.mean(row.false_alarms)) for row in chosen]
+            spread = f" ({min(means):.0f} to {max(means):.0f})" if len(means) > 1 else ""
+            yield f"{np.mean(means):.1f}{spread}" if means else "-"
 
 
 def _tabulate_maps(found: list[dict[str, Any]]) -> Table:
@@ -508,16 +552,40 @@ def _tabulate_stream(found: list[dict[str, Any]]) -> Table:
     return table
 
 
+def _tabulate_options(found: list[dict[str, Any]]) -> Table:
+    title = "Options tried on validation products (benchmarks/picture_options.py): AUROC / balanced accuracy"
+    table = Table("option", "products", *(f"K={k}" for k in SIZES), title=title)
+    for option in dict.fromkeys(row["option"] for row in found):
+        rows = {row["k"]: row for row in found if row["option"] == option}
+        cells = (
+            f"{100 * np.mean(rows[k]['auroc']):.1f} / {100 * np.mean(rows[k]['balanced_accuracy']):.1f}" for k in SIZES
+        )
+        table.add_row(option, str(len(rows[SIZES[0]]["tasks"])), *cells)
+    return table
+
+
+def _tabulate_rules(found: list[dict[str, Any]]) -> Table:
+    title = "Thresholds tried on validation tasks (benchmarks/picture_choice.py): balanced accuracy / false alarms"
+    parts = sorted(found[0]["balanced_accuracy"])
+    table = Table("rule", "K", "mean", *parts, title=title)
+    for row in found:
+        balance, alarms = row["balanced_accuracy"], row["false_alarms"]
+        cells = (f"{balance[part]:.1f} / {alarms[part]:.1f}" for part in parts)
+        table.add_row(row["rule"], str(row["k"]), f"{np.mean(list(balance.values())):.1f}", *cells)
+    return table
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("verb", choices=("evaluate", "maps", "page"))
     parser.add_argument("--cache", type=Path, default=Path("picture-features"))
     parser.add_argument("--products", type=Path, default=Path("products"))
     parser.add_argument("--parts", nargs="*", default=["product", "synthetic", "cifar", "omniglot", "mnist"])
+    parser.add_argument("--ours", action="store_true", help="judge the zoo's model anew where another version did")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     if chosen.verb == "evaluate":
-        evaluate(chosen.cache, chosen.products, chosen.parts)
+        evaluate(chosen.cache, chosen.products, chosen.parts, chosen.ours)
     elif chosen.verb == "maps":
         evaluate_maps()
     else:

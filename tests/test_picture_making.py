@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import fewone
 import fewone.picture_making as making
 from fewone.calibration import CalibrationPoint, Scored
 from fewone.calibration.calibrated import LEVELS, NormalQuantiles
-from fewone.learners.evidence import PICTURES, Evidence
+from fewone.learners.evidence import PICTURES, Evidence, Observed
 from fewone.learners.evidence_kinds.pictures import Photographs
 from fewone.learners.meta_learner import PARAMETER_SCALE
 from fewone.zoo.cards import HOME
@@ -73,6 +74,33 @@ def test_the_threshold_moves_to_the_best_balance_and_the_quantiles_along() -> No
     assert moved.mean_quantiles[0].quantiles[0] == pytest.approx(2.0 * (0.5 - moved.threshold))
 
 
+def make_scored(task: str, anomaly: float) -> Scored:
+    labels = torch.tensor([0.0, 0, 1, 1])
+    return Scored(task, 0, torch.tensor([0.0, 1.0, anomaly, anomaly], dtype=torch.float64), labels, None, float("nan"))
+
+
+def test_a_part_of_three_tasks_counts_no_more_than_a_part_of_one() -> None:
+    scored = [*(make_scored(f"product-{number}", 3.0) for number in range(3)), make_scored("omniglot-a", 5.0)]
+    assert making.find_balance(scored, 4.0) == pytest.approx((3 * 0.5 + 1.0) / 4)
+    assert making.find_balance_of_parts(scored, 4.0) == pytest.approx((0.5 + 1.0) / 2)
+
+
+def test_the_threshold_rises_for_normals_that_lie_closer_together() -> None:
+    """What the strength of the prior centre is for: a query as far beyond a tight support is less anomalous."""
+    learner = Evidence(PICTURES).eval()
+    normal, spread = torch.ones(1, 5), torch.linspace(-0.1, 0.1, 5).view(1, 5, 1).expand(1, 5, len(PICTURES))
+    beyond = torch.full((1, 1, len(PICTURES)), 0.4)
+
+    def score_at(centre: float) -> float:
+        with torch.no_grad():
+            return float(learner.score(Observed(centre + beyond, centre + spread, normal)))
+
+    with torch.no_grad():
+        learner.prior_centre.zero_()
+        learner.log_centre_strength.fill_(math.log(making.STRENGTH) / PARAMETER_SCALE)
+    assert score_at(-1.5) < score_at(-0.5) < score_at(0.0)
+
+
 def test_what_is_made_is_a_model_that_finds_a_defect(
     drawn: list[making.Drawn], seen: list[making.Seen], tmp_path: Path
 ) -> None:
@@ -80,6 +108,7 @@ def test_what_is_made_is_a_model_that_finds_a_defect(
     first = Evidence(PICTURES)
     assert torch.equal(learner.log_weight, first.log_weight)
     assert not torch.equal(learner.prior_centre, first.prior_centre)
+    assert float((PARAMETER_SCALE * learner.log_centre_strength.detach()).exp()[0]) == pytest.approx(making.STRENGTH)
     assert float((PARAMETER_SCALE * learner.prior_log_scale.detach()).exp()[0]) == pytest.approx(making.SCALE, rel=1e-5)
     making.save(tmp_path / "made", learner, calibration, HOME / "pictures")
     pictures = drawn[0].pictures.permute(0, 2, 3, 1).numpy()

@@ -3,7 +3,9 @@
 `python -m fewone.picture_making OUT` draws the teachers, makes the model, evaluates it and the shipped one on
 validation tasks that neither saw, and prints both. Nothing is trained by gradient: units are deviations of the frozen
 network's channels over the teachers' pictures, the centre of the prior is what their normals show, and the thresholds
-from K = 2 on are where the teachers' balanced accuracy is highest. No real product and no test part is looked at.
+from K = 2 on are where the teachers' balanced accuracy is highest, each part of them (products, those taken by hand,
+classes, characters) counting alike. No real product and no test part is looked at. What was chosen by hand, and beside
+what: benchmarks/picture_choice.py and picture_options.py.
 """
 
 from __future__ import annotations
@@ -53,6 +55,9 @@ POOL, NORMALS, ANOMALIES = 12, 8, 16
 SUPPORTS = 6
 SCALE = 0.1
 """The prior scale of a log distance among normals."""
+STRENGTH = math.exp(-1.0)
+"""The prior centre counts like so many independent distances. Where normals lie closer together than those of other
+tasks did, what is anomalous lies farther away from them, and the threshold with it: it rises."""
 
 
 @dataclass(frozen=True)
@@ -146,8 +151,11 @@ def see(drawn: Iterable[Drawn]) -> list[Seen]:
     return [Seen(one.name, tuple(part.half() for part in view(one.pictures.float()))) for one in drawn]
 
 
-def find_units(seen: Sequence[Seen]) -> dict[str, Tensor]:
-    """The deviation of each channel over the places of all pictures, every task alike."""
+def find_units(seen: Sequence[Seen], middle: int = WIDTHS["middle"]) -> dict[str, Tensor]:
+    """The deviation of each channel over the places of all pictures, every task alike.
+
+    middle: so many channels of the second feature are of the middle layer, the rest of the high one.
+    """
 
     def deviate(number: int, columns: slice = slice(None)) -> Tensor:
         parts = [one.features[number][..., columns].float().flatten(0, -2) for one in seen]
@@ -157,7 +165,7 @@ def find_units(seen: Sequence[Seen]) -> dict[str, Tensor]:
 
     return {
         "low": deviate(0),
-        "middle": deviate(1, slice(WIDTHS["middle"])),
+        "middle": deviate(1, slice(middle)),
         "high": deviate(2),
         "deep": deviate(3),
         "pooled": deviate(4),
@@ -219,6 +227,18 @@ def score(learner: Evidence, looked: Sequence[Looked], size: int) -> list[Scored
     return found
 
 
+def name_part(task: str) -> str:
+    return task.split("-")[0]
+
+
+def find_balance_of_parts(scored: Sequence[Scored], threshold: float) -> float:
+    """Mean balanced accuracy at a threshold, every part counting alike."""
+    parts: dict[str, list[Scored]] = {}
+    for one in scored:
+        parts.setdefault(name_part(one.unit), []).append(one)
+    return sum(find_balance(part, threshold) for part in parts.values()) / len(parts)
+
+
 def find_balance(scored: Sequence[Scored], threshold: float) -> float:
     """Mean balanced accuracy at a threshold."""
     found = []
@@ -232,7 +252,7 @@ def find_balance(scored: Sequence[Scored], threshold: float) -> float:
 def move_threshold(point: CalibrationPoint, scored: Sequence[Scored]) -> CalibrationPoint:
     """The point with its threshold where the balanced accuracy is highest; the quantiles of normals move along."""
     candidates = torch.quantile(torch.cat([one.scores for one in scored]), torch.linspace(0.05, 0.95, 181).double())
-    found = {threshold: find_balance(scored, threshold) for threshold in candidates.tolist()}
+    found = {threshold: find_balance_of_parts(scored, threshold) for threshold in candidates.tolist()}
     best = max(threshold for threshold, balance in found.items() if balance >= max(found.values()) - AS_GOOD)
     change = point.slope * (point.threshold - best)
 
@@ -263,6 +283,7 @@ def make(teachers: Sequence[Seen]) -> tuple[Evidence, CalibrationMap]:
     with torch.no_grad():
         learner.prior_centre.copy_(find_centre(learner, looked) / PARAMETER_SCALE)
         learner.prior_log_scale.fill_(math.log(SCALE) / PARAMETER_SCALE)
+        learner.log_centre_strength.fill_(math.log(STRENGTH) / PARAMETER_SCALE)
     return learner, calibrate(learner, looked)
 
 
@@ -272,8 +293,8 @@ def evaluate(name: str, learner: Evidence, calibration: CalibrationMap, seen: Se
     units = {channel: view.get_buffer(f"{channel}_unit") for channel in WIDTHS}
     looked = look_at(learner, seen, units)
     found = []
-    for part in sorted({one.name.split("-")[0] for one in looked}):
-        chosen = [one for one in looked if one.name.split("-")[0] == part]
+    for part in sorted({name_part(one.name) for one in looked}):
+        chosen = [one for one in looked if name_part(one.name) == part]
         for size in SIZES:
             scored = score(learner, chosen, size)
             auroc = [

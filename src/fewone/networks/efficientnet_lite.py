@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import io
+from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,7 +37,8 @@ CENTRE, SPREAD = 127.0, 128.0
 EPSILON = 1e-3
 """Of every batch norm, as in the network's original."""
 
-STAGES = (
+Stage = tuple[int, int, int, int, int, int]
+STAGES: tuple[Stage, ...] = (
     # repeats, kernel, stride, expansion, channels in, channels out
     (1, 3, 1, 1, 32, 16),
     (2, 3, 2, 6, 16, 24),
@@ -45,8 +48,8 @@ STAGES = (
     (4, 5, 2, 6, 112, 192),
     (1, 3, 1, 6, 192, 320),
 )
-LOW, MIDDLE, HIGH = 2, 4, 10
-"""The blocks whose outputs are kept: 24 channels at a quarter of the side, 40 at an eighth, 112 at a sixteenth."""
+LOW, MIDDLE, HIGH = 1, 2, 4
+"""The stages whose outputs are kept: 24 channels at a quarter of the side, 40 at an eighth, 112 at a sixteenth."""
 POOLED, CLASSES = 1280, 1000
 
 
@@ -110,17 +113,22 @@ class Block(nn.Module):
 
 
 class EfficientNetLite(nn.Module):
-    """Pictures (n, 3, height, width) in 0..255, red green blue -> `Maps`. Sides of 32 and more."""
+    """Pictures (n, 3, height, width) in 0..255, red green blue -> `Maps`. Sides of 32 and more.
 
-    def __init__(self) -> None:
+    stages: Lite0's; its larger sisters differ in these alone (benchmarks/picture_options.py).
+    """
+
+    def __init__(self, stages: Sequence[Stage] = STAGES) -> None:
         super().__init__()
+        ends = list(accumulate(repeats for repeats, *_ in stages))
+        self.kept = tuple(ends[stage] - 1 for stage in (LOW, MIDDLE, HIGH))
         self.stem = SameConvolution(3, 32, 3, 2)
         self.blocks = nn.ModuleList(
             Block(inputs if number == 0 else outputs, outputs, kernel, stride if number == 0 else 1, expansion)
-            for repeats, kernel, stride, expansion, inputs, outputs in STAGES
+            for repeats, kernel, stride, expansion, inputs, outputs in stages
             for number in range(repeats)
         )
-        self.head = SameConvolution(320, POOLED, 1)
+        self.head = SameConvolution(stages[-1][-1], POOLED, 1)
         self.classify = SameConvolution(POOLED, CLASSES, 1)
 
     def __deepcopy__(self, memo: dict[int, object]) -> EfficientNetLite:
@@ -129,13 +137,14 @@ class EfficientNetLite(nn.Module):
 
     def forward(self, pictures: Tensor) -> Maps:
         maps = F.relu6(self.stem((pictures - CENTRE) / SPREAD))
-        kept: dict[int, Tensor] = {}
+        kept = []
         for number, block in enumerate(self.blocks):
             maps = block(maps)
-            if number in (LOW, MIDDLE, HIGH):
-                kept[number] = maps
+            if number in self.kept:
+                kept.append(maps)
         pooled = F.relu6(self.head(maps)).mean((-2, -1))
-        return Maps(kept[LOW], kept[MIDDLE], kept[HIGH], maps, maps.mean((-2, -1)), pooled)
+        low, middle, high = kept
+        return Maps(low, middle, high, maps, maps.mean((-2, -1)), pooled)
 
 
 def is_installed() -> bool:
@@ -155,10 +164,14 @@ def load_backbone() -> EfficientNetLite:
     torch.Size([1, 1280])
     """
     with torch.device("cpu"):
-        network = EfficientNetLite()
-        buffers = dict(network.named_buffers())
-        for name, tensor in fold(read_weights(find_weights())).items():
-            buffers[name].copy_(tensor.view_as(buffers[name]))
+        return fill(EfficientNetLite(), read_weights(find_weights()))
+
+
+def fill(network: EfficientNetLite, tensors: dict[str, Tensor]) -> EfficientNetLite:
+    """The network with the weights of a file of its kind."""
+    buffers = dict(network.named_buffers())
+    for name, tensor in fold(tensors, len(network.blocks)).items():
+        buffers[name].copy_(tensor.view_as(buffers[name]))
     return network.eval()
 
 
@@ -183,11 +196,11 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     return tensors
 
 
-def fold(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def fold(tensors: dict[str, Tensor], blocks: int) -> dict[str, Tensor]:
     """The file's convolutions and batch norms -> convolutions with a bias, under the names used here."""
     found = {"classify.weight": tensors["_fc.weight"], "classify.bias": tensors["_fc.bias"]}
     found |= _fold_one(tensors, "stem", "_conv_stem", "_bn0") | _fold_one(tensors, "head", "_conv_head", "_bn1")
-    for number in range(sum(stage[0] for stage in STAGES)):
+    for number in range(blocks):
         there, here = f"_blocks.{number}._", f"blocks.{number}."
         if number > 0:
             found |= _fold_one(tensors, here + "expand", there + "expand_conv", there + "bn0")
