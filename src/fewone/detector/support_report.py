@@ -113,9 +113,10 @@ def find_faults(normals: NDArray[np.floating[Any]]) -> list[str]:
     if flat.shape[1] > 1:
         constant = int((flat == flat[:, :1]).all(axis=1).sum())
         if constant:
+            are = "is" if constant == 1 else "are"
             faults.append(
-                f"warning: {constant} of {len(flat)} normals {'is' if constant == 1 else 'are'} constant (a dead sensor, a"
-                f" machine at rest?): whatever moves will look anomalous"
+                f"warning: {constant} of {len(flat)} normals {are} constant (a dead sensor, a machine at rest?): whatever"
+                f" moves will look anomalous"
             )
     return faults
 
