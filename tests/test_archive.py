@@ -107,6 +107,7 @@ def test_a_dask_cluster_scores_every_recording_once_although_a_worker_is_killed(
     assert found == expected
 
 
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support:FutureWarning")
 @pytest.mark.skipif(sys.platform != "linux", reason="Spark in local mode is tried on Linux")
 def test_spark_scores_batches_of_a_data_frame(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sql = pytest.importorskip("pyspark.sql", reason="pyspark is not installed")

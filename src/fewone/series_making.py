@@ -38,7 +38,7 @@ from fewone.errors import FewoneError
 from fewone.experiments import default_experiment
 from fewone.extras import needed_for
 from fewone.faults import FAULTS
-from fewone.learners.evidence import Evidence, EvidenceSettings, Observed, leave_out, measure_kind
+from fewone.learners.evidence import Evidence, EvidenceSettings, Observed, leave_out, measure_kinds
 from fewone.learners.evidence_kinds import KINDS
 from fewone.learners.evidence_kinds.projection import Description, Directions, Projected, find_projection
 from fewone.networks import NetworkSettings
@@ -253,8 +253,8 @@ def show(episode: Episode, kinds: Sequence[str], view: Projected | None) -> Epis
     values, own = episode.observed.values.clone(), episode.observed.own.clone()
     normal = episode.observed.normal
     allowed, others = normal.unsqueeze(1), leave_out(normal)
-    values[..., column] = measure_kind(kind, kind.square(queries, normals, allowed), allowed)
-    own[..., column] = measure_kind(kind, kind.square(normals, normals, others), others)
+    values[..., column] = measure_kinds([kind], [kind.square(queries, normals, allowed)], allowed)[..., 0]
+    own[..., column] = measure_kinds([kind], [kind.square(normals, normals, others)], others)[..., 0]
     return replace(episode, observed=Observed(values, own, normal))
 
 

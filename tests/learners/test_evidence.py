@@ -18,9 +18,17 @@ from fewone.learners.evidence import Evidence, log_tail
 from fewone.learners.evidence_kinds import EvidenceKind, Features, View
 from fewone.learners.evidence_kinds.series import (
     BAND,
+    BENT,
+    COARSE,
+    DILATIONS,
     IN_UNITS,
+    LARGEST_SHIFT,
+    POINTS,
     SERIES_KINDS,
     TYPICAL,
+    Convolutions,
+    bend,
+    compare_shifted,
     pair_up,
     pair_up_in_units,
     resample,
@@ -213,3 +221,61 @@ def test_a_kind_registered_from_outside_is_used_by_its_name(monkeypatch: pytest.
 def test_an_unknown_kind_is_refused_with_those_there_are() -> None:
     with pytest.raises(FewoneError, match="no kind of evidence is called 'shap'; there are raw"):
         build("shap")
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_all_shifts_at_once_are_the_least_over_one_shift_after_the_other(channels: int) -> None:
+    queries, normals = noise(2, 4, channels, POINTS), 3.0 + noise(2, 6, channels, POINTS, seed=1)
+    plain = []
+    for shift in range(-LARGEST_SHIFT, LARGEST_SHIFT + 1, 2):
+        kept, left, right = POINTS - abs(shift), max(0, shift), max(0, -shift)
+        plain.append(pair_up(queries[..., left : left + kept], normals[..., right : right + kept]))
+    found = compare_shifted((queries, queries), (normals, normals))
+    torch.testing.assert_close(found, torch.stack(plain).amin(0), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_pieces_bent_at_once_are_the_least_over_one_shift_after_the_other(channels: int) -> None:
+    queries, normals = noise(2, 4, channels, COARSE), noise(2, 6, channels, COARSE, seed=1)
+    around = torch.nn.functional.pad(normals.flatten(0, 1), (BAND, BAND), mode="replicate").unflatten(0, (2, 6))
+    plain = []
+    for shift in range(2 * BAND + 1):
+        pieces = [part.unfold(-1, BENT, BENT) for part in (queries, around[..., shift : shift + COARSE])]
+        plain.append((pieces[0].unsqueeze(2) - pieces[1].unsqueeze(1)).square().mean((3, 5)))  # (2, 4, 6, pieces)
+    expected = torch.stack(plain).amin(0).mean(-1, keepdim=True)
+    torch.testing.assert_close(bend(queries, normals), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("length", [16, 128, 600])
+def test_responses_of_all_dilations_in_one_product_are_those_of_one_convolution_after_the_other(length: int) -> None:
+    view, flat = Convolutions(), noise(2, 1, length)
+    dilations = [dilation for dilation in DILATIONS if 8 * dilation < length]
+    plain = [view.respond(flat, number, dilation) for number, dilation in enumerate(dilations)]
+    torch.testing.assert_close(view.respond_at_once(flat, dilations), torch.stack(plain, 1), rtol=1e-5, atol=1e-6)
+
+
+def test_few_series_are_described_as_they_are_among_many() -> None:
+    series = noise(200, 1, 64)
+    for view in (Convolutions(), Convolutions(of_slope=True, keep_amplitude=True)):
+        (among,), (alone,) = view(series), view(series[:1])
+        torch.testing.assert_close(alone, among[:1], rtol=1e-5, atol=1e-5)
+
+
+def test_the_tail_without_a_gradient_is_that_of_elementary_functions() -> None:
+    t = torch.cat([torch.linspace(-30.0, 30.0, 4001), torch.tensor([-1e12, 0.0, 1e4, 1e12])])
+    freedom = torch.full_like(t, 7.0)
+    plain = log_tail(t, freedom)
+    with torch.no_grad():
+        torch.testing.assert_close(log_tail(t, freedom), plain, rtol=2e-6, atol=2e-6)
+
+
+def test_kinds_of_one_part_and_of_many_give_what_each_gives_alone() -> None:
+    learner = Evidence(("raw", "pieces", "level", "anywhere"))
+    features = learner.look(noise(2, 5, 1, 40))
+    distances = learner.compare(features, features)
+    allowed = torch.ones(2, 1, 5)
+    allowed[:, :, 3] = 0.0
+    together = learner.measure(distances, allowed)
+    for column, (kind, squares) in enumerate(zip(learner.kinds, distances, strict=True)):
+        nearest = torch.where(allowed.unsqueeze(-1) > 0, squares, 1e30).amin(2)
+        torch.testing.assert_close(together[..., column], 0.5 * (kind.reduce(nearest) + kind.floor).log())

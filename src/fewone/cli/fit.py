@@ -120,7 +120,8 @@ def main(arguments: list[str]) -> int:
         facts = {"out": str(chosen.out), "model": name, "window": shape[-1], "left_out": left_out, "unreadable": faults}
         print(json.dumps({**facts, **asdict(outcome)}, ensure_ascii=False))
         return 0
-    print(f"fitted on {say_count(outcome.normals, 'normal')} from {say_count(len(found), 'file')}, written to {chosen.out}")
+    source = f"{say_count(outcome.normals, 'normal')} from {say_count(len(found), 'file')}"
+    print(f"fitted on {source}, written to {chosen.out}")
     for origin in outcome.odd:
         print(f"looks unlike the other normals: {origin}; if it is no normal, leave it out and fit again")
     for line in outcome.warnings:

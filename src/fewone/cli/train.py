@@ -205,7 +205,9 @@ def share_work(chosen: Arguments) -> Arguments:
     )
     shards = training.shards or min(SHARDS, most)
     if shards > most:
-        raise FewoneError(f"training.shards is {shards}, but a batch can be cut into {most} here; set it to that at most")
+        raise FewoneError(
+            f"training.shards is {shards}, but a batch can be cut into {most} here; set it to that at most"
+        )
     if size > shards:
         raise FewoneError(
             f"{size} workers, but a batch has {shards} shards: take at most {shards} workers, or set --training.shards"

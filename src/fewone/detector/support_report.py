@@ -22,9 +22,9 @@ logits of one kind, whose tail is exponential (Gumbel's), exceeds in 2 % of supp
 median absolute one, whose own error is large for few."""
 
 STRANGE = 3.0
-"""What a calibrated model must say of an odd normal besides: log-odds of 3, twenty to one that it is anomalous. The tail
-of a model's scores among normals of one kind may be longer than Gumbel's (sines at random phases): by the deviations
-alone a normal was named in up to a fifth of such supports."""
+"""What a calibrated model must say of an odd normal besides: log-odds of 3, twenty to one that it is anomalous. The
+tail of a model's scores among normals of one kind may be longer than Gumbel's (sines at random phases): by the
+deviations alone a normal was named in up to a fifth of such supports."""
 
 SHIFT_RATE = 0.05
 """A support as unlikely as this among the tasks of the calibration is called shifted: so many of the supports of known
@@ -113,8 +113,9 @@ def find_faults(normals: NDArray[np.floating[Any]]) -> list[str]:
     if flat.shape[1] > 1:
         constant = int((flat == flat[:, :1]).all(axis=1).sum())
         if constant:
+            are = "is" if constant == 1 else "are"
             faults.append(
-                f"warning: {constant} of {len(flat)} normals {'is' if constant == 1 else 'are'} constant (a dead sensor, a machine at rest?): whatever"
+                f"warning: {constant} of {len(flat)} normals {are} constant (a dead sensor, a machine at rest?): whatever"
                 f" moves will look anomalous"
             )
     return faults
@@ -153,7 +154,8 @@ def report_support(
         )
     if rate is not None and calibration is None:
         found.append(
-            f"the threshold comes from {say_count(support_size, 'normal')} alone: a rate of {rate:g} is met on average only"
+            f"the threshold comes from {say_count(support_size, 'normal')} alone: a rate of {rate:g} is met on average"
+            f" only"
         )
     highest = None if calibration is None else min(0.0, -STRANGE - offset)
     return SupportReport(support_size, known_anomalies, decisions, find_odd(decisions, highest), tuple(found))

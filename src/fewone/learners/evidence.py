@@ -20,6 +20,7 @@ weights w and u and the threshold (the loss on queries), all of which know neith
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -82,10 +83,28 @@ class Prediction:
         return constant - self.scale.log() - half * (self.standardize(values).square() / self.freedom).log1p()
 
 
-def measure_kind(kind: EvidenceKind, squares: Tensor, allowed: Tensor) -> Tensor:
-    """v (T, n) of one kind: squared distances (T, n, K, parts) -> the log distance to the nearest that is allowed."""
-    counted = torch.where(allowed.unsqueeze(-1) > 0, squares, torch.full_like(squares, FAR))
-    return 0.5 * (kind.reduce(counted.amin(2)) + kind.floor).log()
+def find_nearest(squares: Tensor, allowed: Tensor) -> Tensor:
+    """Squared distances (T, n, K, parts) to the nearest normal that is allowed, (T, n, parts)."""
+    counted = torch.where(allowed.unsqueeze(-1) > 0, torch.nan_to_num(squares, FAR, FAR), FAR)
+    return counted.amin(2).clamp_max(FAR)
+
+
+def measure_kinds(kinds: Sequence[EvidenceKind], distances: Sequence[Tensor], allowed: Tensor) -> Tensor:
+    """v (T, n, kinds): squared distances (T, n, K, parts) of each kind -> the log distances to the nearest.
+
+    Kinds of a single part go through it together: for a single query the number of operations is the time.
+    """
+    single = [squares.shape[-1] == 1 for squares in distances]
+    together = [squares for squares, one in zip(distances, single, strict=True) if one]
+    alone = find_nearest(torch.cat(together, -1), allowed) if together else None
+    if alone is None or not all(single):
+        columns = iter(() if alone is None else alone.unbind(-1))
+        found = [
+            next(columns) if one else kind.reduce(find_nearest(squares, allowed))
+            for kind, squares, one in zip(kinds, distances, single, strict=True)
+        ]
+        alone = torch.stack(found, -1)
+    return 0.5 * (alone + alone.new_tensor([kind.floor for kind in kinds])).log()
 
 
 def leave_out(normal: Tensor) -> Tensor:
@@ -95,17 +114,24 @@ def leave_out(normal: Tensor) -> Tensor:
 
 
 def _square(kind: EvidenceKind, queries: dict[str, Features], normals: dict[str, Features], allowed: Tensor) -> Tensor:
-    squares = kind.square(queries[kind.view], normals[kind.view], allowed)
-    return torch.nan_to_num(squares, FAR, FAR).clamp_max(FAR)
+    return kind.square(queries[kind.view], normals[kind.view], allowed)
 
 
 def log_tail(t: Tensor, freedom: Tensor) -> Tensor:
     """log P(Student's t > t): Wallace's normal deviate of t, then the tail of the normal distribution.
 
-    Elementary functions alone, so that every runtime has it; never rises with t, finite for every finite t.
+    Never rises with t, finite for every finite t.
     """
     deviate = (8.0 * freedom + 1.0) / (8.0 * freedom + 3.0) * (freedom * (t.square() / freedom).log1p()).sqrt()
     deviate = torch.where(t < 0, -deviate, deviate)
+    if torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return log_normal_tail(deviate)
+    found: Tensor = torch.special.log_ndtr(-deviate)
+    return found
+
+
+def log_normal_tail(deviate: Tensor) -> Tensor:
+    """log P(a normal deviate > this one), by elementary functions, which every runtime has."""
     near = (0.5 - 0.5 * torch.erf(deviate.clamp_max(2.0) * math.sqrt(0.5))).log()
     far = deviate.clamp_min(2.0)
     fraction = far
@@ -188,8 +214,7 @@ class Evidence(MetaLearner):
 
     def measure(self, distances: list[Tensor], allowed: Tensor) -> Tensor:
         """v (T, n, kinds): the log distance to the nearest normal that is allowed, (T, n or 1, K) 0 or 1."""
-        found = [measure_kind(kind, squares, allowed) for kind, squares in zip(self.kinds, distances, strict=True)]
-        return torch.stack(found, -1)
+        return measure_kinds(self.kinds, distances, allowed)
 
     def measure_support(self, distances: list[Tensor], normal: Tensor) -> Tensor:
         """v_i (T, K, kinds) of a support's own distances: each normal by the other normals."""
@@ -251,9 +276,9 @@ class Evidence(MetaLearner):
         own, values = [], []
         for kind in self.kinds:
             among, judged = self._leave_one_out(kind, normals, kept, left)
-            own.append(measure_kind(kind, among, leave_out(kept)))
-            values.append(measure_kind(kind, judged, kept.unsqueeze(1)))
-        return self.score(Observed(torch.stack(values, -1), torch.stack(own, -1), kept)).squeeze(1)
+            own.append(measure_kinds([kind], [among], leave_out(kept)))
+            values.append(measure_kinds([kind], [judged], kept.unsqueeze(1)))
+        return self.score(Observed(torch.cat(values, -1), torch.cat(own, -1), kept)).squeeze(1)
 
     def _leave_one_out(
         self, kind: EvidenceKind, normals: dict[str, Features], kept: Tensor, left: Tensor
@@ -349,8 +374,7 @@ class EvidenceScorer(Scorer):
         for number, kind in enumerate(self.evidence.kinds):
             if kind.grid is None:
                 continue
-            counted = torch.where(self.normal[:, None, :, None] > 0, distances[number], FAR)
-            values = 0.5 * (counted.amin(2) + kind.floor).log()
+            values = 0.5 * (find_nearest(distances[number], self.normal.unsqueeze(1)) + kind.floor).log()
             departures = (values - self.centre[..., number : number + 1]) / self.scale[..., number : number + 1]
             surprises = -log_tail(departures, self.freedom[..., number : number + 1])
             weight = (PARAMETER_SCALE * self.evidence.log_weight[number]).exp()

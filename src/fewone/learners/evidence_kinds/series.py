@@ -7,7 +7,7 @@ Distances are joint over the channels: the nearest normal is the one that is nea
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
@@ -76,7 +76,7 @@ def pair_up_in_units(queries: Tensor, normals: Tensor, allowed: Tensor, shares: 
         weights = weights * shares
     weighted = weights * left
     lengths = (weighted * left).sum(-1, keepdim=True) + weights @ right.square().transpose(1, 2)
-    squares = (lengths - 2.0 * weighted @ right.transpose(1, 2)).clamp_min(0.0)
+    squares = (lengths - weighted @ (2.0 * right).transpose(1, 2)).clamp_min(0.0)
     return (squares / left.shape[-1]).unsqueeze(-1)
 
 
@@ -119,13 +119,21 @@ def compare_slope(queries: Features, normals: Features) -> Tensor:
 
 
 def compare_shifted(queries: Features, normals: Features) -> Tensor:
-    """The least distance over shifts of up to 6 points of 128, of what overlaps."""
-    found = []
-    for shift in range(-LARGEST_SHIFT, LARGEST_SHIFT + 1, 2):
-        kept = POINTS - abs(shift)
-        left, right = max(0, shift), max(0, -shift)
-        found.append(pair_up(queries[1][..., left : left + kept], normals[1][..., right : right + kept]))
-    return torch.stack(found).amin(0)
+    """The least distance over shifts of up to 6 points of 128, of what overlaps; all shifts at once."""
+    left, right = queries[1], normals[1]
+    # Around the middle of the normals, as in pair_up.
+    middle = right.mean(1, keepdim=True).unsqueeze(2)
+    overlap = _shift(left.new_ones(POINTS))  # (shifts, points)
+    moved = _shift(left).transpose(2, 3)  # (T, n, shifts, C, points)
+    moved = ((moved - middle) * overlap.unsqueeze(1)).transpose(1, 2).flatten(3)  # (T, shifts, n, C * points)
+    still = ((right.unsqueeze(2) - middle) * overlap.unsqueeze(1)).transpose(1, 2).flatten(3)
+    found = _square(moved, still) * (POINTS / overlap.sum(-1))[:, None, None]
+    return found.amin(1).unsqueeze(-1)
+
+
+def _shift(curves: Tensor) -> Tensor:
+    """(..., points) -> (..., shifts, points), 0 where nothing overlaps."""
+    return F.pad(curves, (LARGEST_SHIFT, LARGEST_SHIFT)).unfold(-1, curves.shape[-1], 2)
 
 
 def compare_phase(queries: Features, normals: Features) -> Tensor:
@@ -211,11 +219,11 @@ def bend(queries: Tensor, normals: Tensor) -> Tensor:
     """
     pieces = _pieces(queries, BENT, BENT)  # (T, pieces, n, C * 8)
     around = torch.unflatten(F.pad(normals.flatten(0, 1), (BAND, BAND), mode="replicate"), 0, normals.shape[:2])
-    found = [
-        _square(pieces, _pieces(around[..., shift : shift + normals.shape[-1]], BENT, BENT))
-        for shift in range(2 * BAND + 1)
-    ]
-    return torch.stack(found).amin(0).mean(1).unsqueeze(-1)
+    # (T, K, C, pieces, 8 + 2 * 5), of these every 8 in a row: (T, pieces, shifts * K, C * 8)
+    shifted = around.unfold(-1, BENT + 2 * BAND, BENT).unfold(-1, BENT, 1)
+    shifted = shifted.permute(0, 3, 4, 1, 2, 5).flatten(4).flatten(2, 3)
+    squares = torch.unflatten(_square(pieces, shifted), -1, (2 * BAND + 1, normals.shape[1]))
+    return squares.amin(3).mean(1).unsqueeze(-1)
 
 
 def _pieces(curves: Tensor, size: int, apart: int) -> Tensor:
@@ -226,7 +234,7 @@ def _pieces(curves: Tensor, size: int, apart: int) -> Tensor:
 def _square(left: Tensor, right: Tensor) -> Tensor:
     """Mean squared differences of (..., n, width) and (..., K, width): (..., n, K)."""
     lengths = left.square().sum(-1).unsqueeze(-1) + right.square().sum(-1).unsqueeze(-2)
-    return (lengths - 2.0 * left @ right.transpose(-1, -2)).clamp_min(0.0) / left.shape[-1]
+    return (lengths - left @ (2.0 * right).transpose(-1, -2)).clamp_min(0.0) / left.shape[-1]
 
 
 BENT = 8
@@ -331,6 +339,8 @@ KERNEL = 9
 KERNELS = 24
 """So many random kernels of 9 taps for each dilation."""
 DILATIONS = tuple(2**power for power in range(9))
+FEW = 1 << 11
+"""So many values at most are convolved with all kernels at once: the responses of more would not stay in the cache."""
 UNITS = (0.25, 0.08, 0.4, 0.4)
 """How far log deviations, shares and extremes of responses spread within what is normal, about."""
 
@@ -370,26 +380,43 @@ class Convolutions(View):
         if self.of_slope:
             curves = slope(curves) if self.keep_amplitude else scale_windows(slope(curves))
         flat = curves.flatten(0, 1).unsqueeze(1)
-        found = [
-            self._respond(flat, number, dilation)
-            for number, dilation in enumerate(DILATIONS)
-            if (KERNEL - 1) * dilation < flat.shape[-1]
-        ]
+        dilations = [dilation for dilation in DILATIONS if (KERNEL - 1) * dilation < flat.shape[-1]]
+        if flat.numel() <= FEW and not torch.compiler.is_compiling():
+            found = [self._describe(self.respond_at_once(flat, dilations), slice(len(dilations)))]
+        else:
+            found = [
+                self._describe(self.respond(flat, number, dilation).unsqueeze(1), slice(number, number + 1))
+                for number, dilation in enumerate(dilations)
+            ]
         features = torch.cat(found, 1).view(*inputs.shape[:2], -1)
         return (features,)
 
-    def _respond(self, flat: Tensor, number: int, dilation: int) -> Tensor:
-        """(N * C, 1, length) -> (N * C, features of one dilation)."""
+    def respond(self, flat: Tensor, number: int, dilation: int) -> Tensor:
+        """(N * C, 1, length) -> (N * C, kernels, length)."""
         reach = (KERNEL // 2) * dilation
         padded = F.pad(flat, (reach, reach), mode="reflect")
-        response = F.conv1d(padded, self.weights[number].to(flat.dtype), dilation=dilation)
+        return F.conv1d(padded, self.weights[number].to(flat.dtype), dilation=dilation)
+
+    def respond_at_once(self, flat: Tensor, dilations: Sequence[int]) -> Tensor:
+        """The same of all dilations in one product, (N * C, dilations, kernels, length): faster for a few series."""
+        length, reach = flat.shape[-1], (KERNEL // 2) * dilations[-1]
+        padded = F.pad(flat, (reach, reach), mode="reflect").squeeze(1)
+        steps = torch.tensor(dilations, device=flat.device)[:, None, None]
+        taps = torch.arange(KERNEL, device=flat.device)[:, None] - KERNEL // 2
+        places = reach + steps * taps + torch.arange(length, device=flat.device)  # (dilations, taps, length)
+        weights = self.weights[: len(dilations)].squeeze(2).to(flat.dtype)
+        return weights @ torch.unflatten(padded.index_select(1, places.flatten()), 1, places.shape)
+
+    def _describe(self, response: Tensor, dilations: slice) -> Tensor:
+        """(N * C, dilations, kernels, length) -> (N * C, features)."""
         deviation = (response.square().mean(-1) + FLAT).sqrt()
         if self.keep_amplitude:
-            return deviation.log() / UNITS[0]
-        scale = deviation.unsqueeze(-1)
-        share = (response > self.biases[number].to(flat.dtype) * scale).to(flat.dtype).mean(-1)
+            return (deviation.log() / UNITS[0]).flatten(1)
+        bounds = self.biases[dilations].to(response.dtype) * deviation.unsqueeze(-1)
+        share = (response > bounds).to(response.dtype).mean(-1)
         largest, least = response.amax(-1) / deviation, response.amin(-1) / deviation
-        return torch.cat([deviation.log() / UNITS[0], share / UNITS[1], largest / UNITS[2], least / UNITS[3]], -1)
+        found = [deviation.log() / UNITS[0], share / UNITS[1], largest / UNITS[2], least / UNITS[3]]
+        return torch.stack(found, 2).flatten(1)
 
 
 SERIES_VIEWS: dict[str, Callable[[], View]] = {
