@@ -51,8 +51,7 @@ with needed_for("making a model of the zoo"):
     import tyro
 
 EVIDENCE = (
-    *("own-raw", "shifted", "phase", "elastic", "elastic-slope", "own-power", "own-spectrum", "own-level"),
-    *("own-statistics", "own-texture", "own-movement", "own-learned"),
+    *("own-raw", "phase", "elastic-slope", "own-spectrum", "own-level", "own-texture", "own-rivals", "own-learned"),
 )
 """Chosen on families that no test of docs/benchmarks/series.md holds."""
 SHAPE = (0, 0)
@@ -340,7 +339,7 @@ def calibrate_episodes(learner: Evidence, episodes: Sequence[Episode]) -> Calibr
     sizes = sorted({one.size for one in episodes})
     return CalibrationMap(
         tuple(
-            fit_point(size, [score(learner, one) for one in episodes if one.size == size], MOST_ALARMS)
+            fit_point(size, [score(learner, one) for one in episodes if one.size == size], MOST_ALARMS, True)
             for size in sizes
         )
     )
