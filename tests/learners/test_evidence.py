@@ -110,9 +110,7 @@ def test_at_each_place_the_kernel_that_fits_best_wins_its_response() -> None:
     view, (curve,) = Rivals(), scale_windows(noise(1, 1, 40))
     kernels = view.weights[0, 1, :RIVALS, 0].numpy()  # the first group at a dilation of 2, of the curve itself
     padded = np.pad(curve[0].numpy(), 8)
-    responses = np.array(
-        [[kernel @ padded[place : place + 17 : 2] for place in range(40)] for kernel in kernels]
-    )
+    responses = np.array([[kernel @ padded[place : place + 17 : 2] for place in range(40)] for kernel in kernels])
     won = [np.where(responses.argmax(0) == number, responses.max(0).clip(0), 0).mean() for number in range(RIVALS)]
     (found,) = view(curve.unsqueeze(0))
     start = 2 * GROUPS * RIVALS  # behind the dilation of 1, and what the least responses win there

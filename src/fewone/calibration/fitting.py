@@ -243,13 +243,11 @@ def _find_support_weight(centres: Tensor, departure: Tensor, unit: Tensor) -> fl
     return min(max(float((rise[counted] / run[counted]).median()), least), most) if bool(counted.any()) else least
 
 
-def fit_point(
-    k: int, scored: Sequence[Scored], most_alarms: float = 1.0, by_decisions: bool = False
-) -> CalibrationPoint:
+def fit_point(k: int, scored: Sequence[Scored], alarms: float | None = None) -> CalibrationPoint:
     """Slope, threshold and support weight of least loss over units, shrunk towards the learner's own threshold.
 
-    by_decisions: the threshold is where most is decided rightly instead (the slope stays that of the least loss).
-    most_alarms: where that would call more of a new unit's normals anomalous, the threshold is raised.
+    alarms: the threshold lies, in place of that, where this share of a new unit's normals is above it: 1 less one of
+    the LEVELS.
     """
     own = torch.tensor([episode.own for episode in scored], dtype=torch.float64)
     alone = bool(own.isnan().any())
@@ -277,12 +275,9 @@ def fit_point(
         support_weight=0.0 if alone else float(torch.sigmoid(support_weight + table.support_weight)),
         reference=reference,
     )
-    if by_decisions:
-        point = replace(point, threshold=_find_best_threshold(point, scored, departure))
     members = _gather(point, scored, departure)
-    level = max((one for one in LEVELS if one <= 1.0 - most_alarms + 1e-9), default=None)
-    excess = 0.0 if level is None else _group_quantiles(members, "mean")[0].quantiles[LEVELS.index(level)]
-    if excess > 0.0:
+    if alarms is not None:
+        excess = _group_quantiles(members, "mean")[0].quantiles[LEVELS.index(round(1.0 - alarms, 6))]
         point = replace(point, threshold=point.threshold + excess / point.slope)
         members = _gather(point, scored, departure)
     return replace(
@@ -290,27 +285,6 @@ def fit_point(
         mean_quantiles=_group_quantiles(members, "mean"),
         largest_quantiles=_group_quantiles(members, "largest")[1:],
     )
-
-
-TRIED = torch.linspace(0.5, 0.995, 200, dtype=torch.float64)
-"""Quantiles of the normals' scores that are tried as a threshold."""
-
-
-def _find_best_threshold(point: CalibrationPoint, scored: Sequence[Scored], departure: Tensor) -> float:
-    """Of the highest balanced accuracy: the mean over units of the mean over their episodes."""
-    moved = [one.scores - point.support_weight * by for one, by in zip(scored, departure, strict=True)]
-    normals = [scores[one.labels == NORMAL] for scores, one in zip(moved, scored, strict=True)]
-    tried = torch.quantile(torch.cat(normals), TRIED)
-    units: dict[str, list[Tensor]] = {}
-    for scores, one in zip(moved, scored, strict=True):
-        above = (scores.unsqueeze(-1) > tried).double()
-        sides = [above[one.labels == label].mean(0) for label in (NORMAL, ANOMALOUS) if (one.labels == label).any()]
-        if len(sides) == 2:
-            units.setdefault(one.unit, []).append(sides[1] - sides[0])
-    if not units:
-        return point.threshold
-    found = torch.stack([torch.stack(gains).mean(0) for gains in units.values()]).mean(0)
-    return float(tried[found.argmax()])
 
 
 def _within_spread(scored: Sequence[Scored]) -> float:
