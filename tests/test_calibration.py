@@ -16,7 +16,9 @@ from fewone.calibration import (
     CalibrationPoint,
     HeldOut,
     NormalQuantiles,
+    Scored,
     calibrate,
+    fit_point,
     score_leaving_one_out,
 )
 from fewone.calibration.calibrated import LEVELS, LeavingOneOut
@@ -268,6 +270,19 @@ def test_supports_of_different_sizes_and_with_anomalies_are_calibrated_by_their_
     support = Examples.of(torch.zeros(2, 2, 1), torch.tensor([[0.0, 0.0], [0.0, 1.0]]))
     logits = Calibrated(ValueLearner(), CalibrationMap(points)).adapt(support)(torch.zeros(2, 1, 1))
     assert logits.flatten().tolist() == [-5.0, 0.0]
+
+
+@pytest.mark.parametrize("apart", [1.0, 30.0])
+def test_a_threshold_at_a_share_of_the_normals_lies_there_wherever_the_anomalies_are(apart: float) -> None:
+    draw = torch.Generator().manual_seed(0)
+    labels = torch.cat([torch.zeros(200), torch.ones(200)])
+    scored = [
+        Scored(str(number), 0, torch.randn(400, generator=draw).double() + apart * labels, labels, None, math.nan)
+        for number in range(30)
+    ]
+    point = fit_point(5, scored, alarms=0.2)
+    assert point.threshold == pytest.approx(0.842, abs=0.1)
+    assert point.mean_quantiles[0].quantiles[LEVELS.index(0.8)] == pytest.approx(0.0, abs=1e-9)
 
 
 def test_mistakes_are_told() -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 
+import fewone.series_making as making
 from fewone.datasets.ucr import SeriesDataset
 
 
@@ -51,3 +53,25 @@ def test_a_split_tests_the_datasets_of_its_seed(series: ModuleType) -> None:
     for seed, names in zip(series.SEEDS, tested, strict=True):
         parts = series.split_families([one.name for one in datasets], seed)
         assert names == {name for name in parts if parts[name] == "test"}
+
+
+def test_choices_see_the_families_that_test_in_no_split_each_taught_by_the_others(
+    series: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("Wafer", "Trace", "Plane", "Car", "Fish", "Rock", "Crop", "Fungi", "Chinatown", "Mallat", "Yoga", "Worms")
+    datasets = [make_dataset(name) for name in names]
+    untested = set(names) - set().union(*series.find_tested(datasets))
+    assert len(untested) > 2
+    taught: list[set[str]] = []
+
+    def learn(scatters: Sequence[Any], episodes: Sequence[Any], kinds: Sequence[str]) -> Any:
+        assert {one.dataset for one in episodes} == {one.dataset for one in scatters}
+        taught.append({one.dataset for one in scatters})
+        return plain(scatters, episodes, kinds)
+
+    plain = series.learn
+    monkeypatch.setattr(series, "learn", learn)
+    monkeypatch.setattr(making, "STEPS", 2)
+    rows = series.judge_untested(datasets, ("raw",))
+    assert sorted(map(sorted, taught)) == sorted(sorted(untested - {name}) for name in untested)
+    assert {name for row in rows for name in row["datasets"]} == untested

@@ -21,12 +21,16 @@ from fewone.learners.evidence_kinds.series import (
     BENT,
     COARSE,
     DILATIONS,
+    GROUPS,
     IN_UNITS,
     LARGEST_SHIFT,
     POINTS,
+    RIVALS,
     SERIES_KINDS,
     TYPICAL,
+    UNBEATEN,
     Convolutions,
+    Rivals,
     bend,
     compare_shifted,
     pair_up,
@@ -108,6 +112,19 @@ def test_every_kind_takes_any_length_and_any_channels(name: str, shape: tuple[in
     # A query that is one of the normals is next to it.
     own = same.amax(-1).diagonal(dim1=1, dim2=2)
     assert (own <= 1e-4 * same.amax()).all()
+
+
+def test_at_each_place_the_kernel_that_fits_best_wins_its_response() -> None:
+    view, (curve,) = Rivals(), scale_windows(noise(1, 1, 40))
+    kernels = view.weights[0, 1, :RIVALS, 0].numpy()  # the first group at a dilation of 2, of the curve itself
+    padded = np.pad(curve[0].numpy(), 8)
+    responses = np.array([[kernel @ padded[place : place + 17 : 2] for place in range(40)] for kernel in kernels])
+    won = [np.where(responses.argmax(0) == number, responses.max(0).clip(0), 0).mean() for number in range(RIVALS)]
+    (found,) = view(curve.unsqueeze(0))
+    start = 2 * GROUPS * RIVALS  # behind the dilation of 1, and what the least responses win there
+    np.testing.assert_allclose(
+        found[0, 0, start : start + RIVALS].exp().numpy(), np.array(won) + UNBEATEN, rtol=1e-3, atol=1e-5
+    )
 
 
 def test_a_difference_counts_in_units_of_how_the_allowed_normals_vary() -> None:

@@ -243,10 +243,11 @@ def _find_support_weight(centres: Tensor, departure: Tensor, unit: Tensor) -> fl
     return min(max(float((rise[counted] / run[counted]).median()), least), most) if bool(counted.any()) else least
 
 
-def fit_point(k: int, scored: Sequence[Scored], most_alarms: float = 1.0) -> CalibrationPoint:
+def fit_point(k: int, scored: Sequence[Scored], alarms: float | None = None) -> CalibrationPoint:
     """Slope, threshold and support weight of least loss over units, shrunk towards the learner's own threshold.
 
-    most_alarms: where the least loss would call more of a new unit's normals anomalous, the threshold is raised.
+    alarms: the threshold lies, in place of that, where this share of a new unit's normals is above it: 1 less one of
+    the LEVELS.
     """
     own = torch.tensor([episode.own for episode in scored], dtype=torch.float64)
     alone = bool(own.isnan().any())
@@ -275,9 +276,8 @@ def fit_point(k: int, scored: Sequence[Scored], most_alarms: float = 1.0) -> Cal
         reference=reference,
     )
     members = _gather(point, scored, departure)
-    level = max((one for one in LEVELS if one <= 1.0 - most_alarms + 1e-9), default=None)
-    excess = 0.0 if level is None else _group_quantiles(members, "mean")[0].quantiles[LEVELS.index(level)]
-    if excess > 0.0:
+    if alarms is not None:
+        excess = _group_quantiles(members, "mean")[0].quantiles[LEVELS.index(round(1.0 - alarms, 6))]
         point = replace(point, threshold=point.threshold + excess / point.slope)
         members = _gather(point, scored, departure)
     return replace(

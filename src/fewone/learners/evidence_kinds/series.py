@@ -419,6 +419,50 @@ class Convolutions(View):
         return torch.stack(found, 2).flatten(1)
 
 
+RIVALS, GROUPS = 8, 4
+"""So many kernels compete with each other, in so many groups for each dilation."""
+UNBEATEN = 0.01
+"""Joins what a kernel wins: one that hardly ever fits is no news."""
+
+
+class Rivals(View):
+    """Which of eight random kernels fits best, place by place: the logs of what each wins, (N, C, features).
+
+    The curve and its slope, each at the window's own scale, as they are and upside down (the least response wins what
+    it is below zero). After HYDRA (Dempster, Schmidt and Webb, 2023).
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        with torch.device("cpu"):
+            generator = generator_for("hydra", "kernels")
+            weights = torch.randn(2, len(DILATIONS), GROUPS * RIVALS, 1, KERNEL, generator=generator)
+            weights = weights - weights.mean(-1, keepdim=True)
+            weights = weights / weights.abs().sum(-1, keepdim=True)
+        self.weights: Tensor
+        self.register_buffer("weights", weights)
+
+    def forward(self, inputs: Tensor) -> Features:
+        curves = scale_windows(inputs)
+        found = []
+        for number, form in enumerate((curves, scale_windows(slope(curves)))):
+            flat = form.flatten(0, 1).unsqueeze(1)
+            for kernels, dilation in zip(self.weights[number].to(flat.dtype), DILATIONS, strict=True):
+                if (KERNEL - 1) * dilation < flat.shape[-1]:
+                    found.append(self._compete(flat, kernels, dilation))
+        return (torch.cat(found, 1).view(*inputs.shape[:2], -1),)
+
+    def _compete(self, flat: Tensor, kernels: Tensor, dilation: int) -> Tensor:
+        """(N * C, 1, length) -> (N * C, 2 * kernels)."""
+        responses = F.conv1d(flat, kernels, padding=(KERNEL // 2) * dilation, dilation=dilation)
+        responses = torch.unflatten(responses, 1, (GROUPS, RIVALS))
+        most, least = responses.amax(2, keepdim=True), responses.amin(2, keepdim=True)
+        nothing = torch.zeros_like(most)
+        won = torch.where(responses == most, most.clamp_min(0.0), nothing).mean(-1)
+        lost = torch.where(responses == least, -least.clamp_max(0.0), nothing).mean(-1)
+        return (torch.cat([won.flatten(1), lost.flatten(1)], 1) + UNBEATEN).log()
+
+
 SERIES_VIEWS: dict[str, Callable[[], View]] = {
     "curves": Curves,
     "spectrum": Spectrum,
@@ -427,6 +471,7 @@ SERIES_VIEWS: dict[str, Callable[[], View]] = {
     "convolutions-128": lambda: Convolutions(points=POINTS),
     "convolutions-slope": lambda: Convolutions(of_slope=True),
     "convolutions-amplitude": lambda: Convolutions(of_slope=True, keep_amplitude=True),
+    "rivals": Rivals,
 }
 
 SERIES_KINDS = {
@@ -449,8 +494,12 @@ SERIES_KINDS = {
     "texture-128": EvidenceKind("texture, coarse", "convolutions-128", compare_first),
     "texture-slope": EvidenceKind("texture of the slope", "convolutions-slope", compare_first),
     "movement": EvidenceKind("strength of movement", "convolutions-amplitude", compare_first),
+    "rivals": EvidenceKind("which local pattern fits best", "rivals", compare_first),
 }
-IN_UNITS = {"raw": 0, "power": 0, "spectrum": 1, "level": 0, "statistics": 1, "texture": 0, "movement": 0}
+IN_UNITS = {
+    **{"raw": 0, "power": 0, "spectrum": 1, "level": 0, "statistics": 1, "texture": 0, "movement": 0},
+    "rivals": 0,
+}
 """Kinds that are one feature of their view; each is there in units of how the normals vary in it, too."""
 SERIES_KINDS |= {
     f"own-{name}": replace(
