@@ -115,8 +115,8 @@ def find_faults(normals: NDArray[np.floating[Any]]) -> list[str]:
         if constant:
             are = "is" if constant == 1 else "are"
             faults.append(
-                f"warning: {constant} of {len(flat)} normals {are} constant (a dead sensor, a machine at rest?): whatever"
-                f" moves will look anomalous"
+                f"warning: {constant} of {len(flat)} normals {are} constant (a dead sensor, a machine at rest?):"
+                " whatever moves will look anomalous"
             )
     return faults
 
