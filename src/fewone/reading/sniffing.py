@@ -340,7 +340,7 @@ def find_header(path: Path, rows: Sequence[Sequence[str]], line: int = 1) -> boo
     if column is not None:
         raise FewoneError(
             f"{path}: line {line}, column {column + 1} is {rows[0][column]!r} above numbers: if the line names the"
-            f" columns, say --header True; else it is not a number: mend it or take it out"
+            f" columns, say --header True; else it is not a number: fix it or take it out"
         )
     return False
 

@@ -146,7 +146,7 @@ def check_times(path: Path, times: np.ndarray[Any, Any], rows: Sequence[int]) ->
     """Every row has a time, and none runs backwards."""
     if not np.isfinite(times).all():
         place = int(np.argmin(np.isfinite(times)))
-        raise FewoneError(f"{path}: row {rows[place]} has no time; mend it, or say --time none")
+        raise FewoneError(f"{path}: row {rows[place]} has no time; fix it, or say --time none")
     if (np.diff(times) < 0).any():
         place = int(np.argmax(np.diff(times) < 0)) + 1
         raise FewoneError(
@@ -175,7 +175,7 @@ def _as_numbers(
     if None in found:
         place = found.index(None)
         raise FewoneError(
-            f"{path}: row {rows[place]} of column {name!r} is {column[place]!r}, not a number; mend it or take it out"
+            f"{path}: row {rows[place]} of column {name!r} is {column[place]!r}, not a number; fix it or take it out"
         )
     return np.array(found, np.float64)
 
