@@ -95,6 +95,9 @@ def test_what_is_learned_becomes_a_model_that_says_what_the_episodes_said(
     assert [point.k for point in learned.calibration.points] == [2, 5]
     # No more than the allowed share of the normals lies above the default threshold.
     assert all(point.mean_quantiles[0].quantiles[1] <= 1e-9 for point in learned.calibration.points)
+    longest = max(int((one.labels == 0).sum()) for one in seen[1])
+    for point in learned.calibration.points:  # no recording is made up of windows of two episodes
+        assert max(one.group for one in (*point.mean_quantiles, *point.largest_quantiles)) <= longest
     row = {"method": "series", "threshold": "calibrated", "form": "classes", "k": 5}
     rows = [{**row, "datasets": {"a": [0.9, 0.8, 0.1], "b": [0.7, 0.6, 0.1]}}]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))

@@ -97,6 +97,13 @@ def test_an_episode_is_observed_as_the_learner_itself_observes_it() -> None:
     torch.testing.assert_close(seen.own, own.own)
 
 
+def test_no_recording_is_made_up_of_two_machines(tasks: tuple[Task, ...]) -> None:
+    seen = making.look_at_all(tasks, making.build(), machines=1)
+    learned = making.learn(seen, making.teach_parts(seen))
+    for point in learned.calibration.points:
+        assert max(one.group for one in (*point.mean_quantiles, *point.largest_quantiles)) == SEGMENTS
+
+
 def test_each_part_is_shown_by_what_the_others_teach(seen: list[making.Seen]) -> None:
     teaching = making.teach_parts(seen)
     assert sorted(unit for left, _ in teaching.parts for unit in left) == sorted({one.unit for one in seen})

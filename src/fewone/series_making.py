@@ -327,20 +327,20 @@ def _join(episodes: Sequence[Episode]) -> tuple[Observed, Examples]:
 
 
 @torch.no_grad()
-def score(learner: Evidence, episode: Episode) -> Scored:
-    """What the learner says of an episode's queries.
+def score(learner: Evidence, episode: Episode, number: int = 0) -> Scored:
+    """What the learner says of an episode's queries; number: its own, so that no recording is made up of two tasks.
 
     Its evidence is relative to what the support's normals say of each other, so the threshold need not follow them.
     """
     scores = learner.score(episode.observed)[0]
-    return Scored(episode.dataset, 0, scores.double(), episode.labels, None, math.nan)
+    return Scored(episode.dataset, number, scores.double(), episode.labels, None, math.nan)
 
 
 def calibrate_episodes(learner: Evidence, episodes: Sequence[Episode]) -> CalibrationMap:
-    sizes = sorted({one.size for one in episodes})
-    return CalibrationMap(
-        tuple(fit_point(size, [score(learner, one) for one in episodes if one.size == size], ALARMS) for size in sizes)
-    )
+    scored: dict[int, list[Scored]] = {}
+    for number, one in enumerate(episodes):
+        scored.setdefault(one.size, []).append(score(learner, one, number))
+    return CalibrationMap(tuple(fit_point(size, scored[size], ALARMS) for size in sorted(scored)))
 
 
 @dataclass(frozen=True)

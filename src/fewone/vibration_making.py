@@ -66,12 +66,16 @@ LEAST_DEVIATION = 0.1
 
 @dataclass(frozen=True)
 class Seen:
-    """What the views saw of one task, (1, n, ...) each: its normals first, then its anomalies."""
+    """What the views saw of one task, (1, n, ...) each: its normals first, then its anomalies.
+
+    machine: 0 as it is, else the number of the made-up machine and one.
+    """
 
     unit: str
     views: dict[str, Features]
     normals: int
     recordings: Tensor
+    machine: int = 0
 
     @property
     def described(self) -> Tensor:
@@ -97,7 +101,10 @@ class Teaching:
 
 @dataclass(frozen=True)
 class Episode:
-    """One support of a task and all its other examples, as kinds of evidence see them."""
+    """One support of a task and all its other examples, as kinds of evidence see them.
+
+    number: of the support and of the machine, so that no recording is made up of two machines.
+    """
 
     unit: str
     number: int
@@ -131,7 +138,8 @@ def look_at(task: Task, learner: Evidence, machine: int | None = None) -> Seen:
         inputs = pretend_machine(inputs, generator_for("machine", task.name, machine))
         normals = inputs[: len(task.normal)]
         inputs = (inputs - normals.mean((0, 2), keepdim=True)) / normals.std((0, 2), keepdim=True)
-    return Seen(task.unit, learner.look(inputs.unsqueeze(0)), len(task.normal), store.recording[rows])
+    place = 0 if machine is None else machine + 1
+    return Seen(task.unit, learner.look(inputs.unsqueeze(0)), len(task.normal), store.recording[rows], place)
 
 
 def pretend_machine(inputs: Tensor, generator: torch.Generator) -> Tensor:
@@ -205,7 +213,9 @@ def draw(one: Seen, taught: Taught, learner: Evidence, sizes: Sequence[int], set
             order = torch.randperm(one.normals, generator=generator_for("vibration", one.unit, size, number))
             rows = torch.cat([order[size:], torch.arange(one.normals, len(labels))])
             observed = observe(learner, pick(views, order[:size]), pick(views, rows))
-            found.append(Episode(one.unit, number, size, observed, labels[rows], one.recordings[rows]))
+            found.append(
+                Episode(one.unit, sets * one.machine + number, size, observed, labels[rows], one.recordings[rows])
+            )
     return found
 
 
