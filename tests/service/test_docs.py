@@ -69,14 +69,14 @@ def test_the_tutorial_runs_as_it_is_written(tmp_path: Path) -> None:
     expected = [
         line for block in told[1:] for line in block.splitlines() if re.match(r'The model|\{"detector":"|ALARM', line)
     ]
-    assert len(expected) == 10
+    assert len(expected) == 12
     assert [line for line in expected if line not in out] == []
-    assert (tmp_path / "alarms.txt").read_text().count("ALARM") == 5
-    assert "29\nALARM" in out
+    assert (tmp_path / "alarms.txt").read_text().count("ALARM") == 7
+    assert "27\nALARM" in out
     history = json.loads((tmp_path / "history.json").read_text())
     assert len(history["rows"]) == 2 and all(row["anomalous"] for row in history["rows"])
     threshold = json.loads((tmp_path / "threshold.json").read_text())
-    assert threshold["compared"] == 34 and threshold["alarms_now"] == 5
+    assert threshold["compared"] == 34 and threshold["alarms_now"] == 7
 
 
 def test_the_pictures_of_the_page_are_there_and_small() -> None:

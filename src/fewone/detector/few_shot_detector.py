@@ -24,7 +24,7 @@ from fewone.detector.adaptation import Adapted, Support, adapt_to, leave_one_out
 from fewone.detector.arrays import arrange, as_array, as_labels, check_magnitude, check_range
 from fewone.detector.drift import LEVEL, Drift, find_drift
 from fewone.detector.envelope import (
-    TAIL_FREEDOM,
+    TAIL_POWER,
     Envelope,
     Guarded,
     choose_share,
@@ -674,7 +674,7 @@ class FewShotDetector(Estimator):
 
     def _guard_unit(self) -> float:
         """Outside the envelope a logit is as rare among normals as the learner's own of that height."""
-        return (TAIL_FREEDOM + self.support_size_ - 1) * find_tail_scale(self.calibration, self.support_size_)
+        return TAIL_POWER * find_tail_scale(self.calibration, self.support_size_)
 
     def _find_limits(self, threshold: float, rate: float | None) -> Limits:
         scale = find_tail_scale(self.calibration, self.support_size_)

@@ -16,7 +16,8 @@ of the logits (corrected for its bias, at least 0),
     n' = max(1, n (1 - r) / (1 + r)).
 
 Where no rate is asked for, the mean is held against the learner's own threshold 0, and an event is as rare among
-the windows of a normal recording as a logit above 0 is for a single normal.
+the windows of a normal recording as a logit above 0 is for a single normal. Where that is more than MOST_ALARMS of the
+normals, whose many windows are no reason for as many alarms, recordings are judged at that rate.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ from torch import Tensor, nn
 from fewone.calibration import CalibrationMap
 from fewone.detector.recording_limits import KNOTS, STRONGEST, Limits, RecordingVerdict
 
+MOST_ALARMS = 0.1
+"""The share of normal recordings of several windows that may be anomalous where no rate is asked for."""
+
 
 def find_limits(
     threshold: float, rate: float | None, calibration: CalibrationMap | None, support_size: int, scale: float
@@ -40,8 +44,10 @@ def find_limits(
         whole = [threshold] * len(KNOTS)
         event = [threshold + scale * math.log(count) for count in KNOTS]
         return Limits(tuple(whole), tuple(event))
+    single = calibration.find_rate(support_size, threshold)
+    if rate is None and single > MOST_ALARMS:
+        rate = MOST_ALARMS
     if rate is None:
-        single = calibration.find_rate(support_size, threshold)
         whole = [threshold] * len(KNOTS)
         event = [calibration.peak_threshold(support_size, single, count) for count in KNOTS]
     else:

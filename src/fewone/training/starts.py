@@ -55,7 +55,7 @@ def load_start(name: str | Path) -> Start:
     """The model of this name or folder; only the learner evidence can be begun with.
 
     >>> load_start("series").learner.names[:3]
-    ('own-raw', 'shifted', 'phase')
+    ('own-raw', 'phase', 'elastic-slope')
     """
     folder = find_folder(name)
     learner, spec = load_learner(folder)
