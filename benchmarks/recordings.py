@@ -43,12 +43,12 @@ DRAWS = 40
 LONGEST, CLASSES, WINDOW, RUNS = 400, 2, 256, 26
 INTRODUCTION = """Per cent of normal recordings that are called anomalous: at all / as a whole / for an event (a
 recording can be both). Simulated are logits whose level wanders from task to task; the bound is what a calibration
-without measured maxima uses. The real ones are judged by the zoo's `series`, fitted on ten windows. It was trained and
-calibrated on the families of UCR, not on milling. Members of a class are joined at random; of milling, normal runs of one
-operation are cut into consecutive windows, and the ten windows are of other runs, at random places of the course: most of
-the 48 places of the course were never shown. Means over classes or operations. Earlier rows had 13 and 22 % at 5 %
-asked and 48 windows: nearly all from windows a little outside the envelope, whose logit grew too fast beyond the bound
-(fewone.detector.envelope, TAIL_POWER, since then measured on the classes of UCR, not on milling)."""
+without measured maxima uses. The real ones are judged by the zoo's `series`, fitted on ten windows. It was trained
+and calibrated on the families of UCR, not on milling. Members of a class are joined at random; of milling, normal
+runs of one operation are cut into consecutive windows, and the ten windows are of other runs, at random places of the
+course: most of the 48 places of the course were never shown. Means over classes or operations. Earlier rows had 13
+and 22 % at 5 % asked and 48 windows: nearly all from windows a little outside the envelope, whose logit grew too fast
+beyond the bound (fewone.detector.envelope, TAIL_POWER, since then measured on the classes of UCR, not on milling)."""
 
 
 def simulate(random: np.random.Generator, recordings: int, windows: int, correlation: float) -> Values:

@@ -57,17 +57,18 @@ TESTED = (
     ("support-distance", Path("results/own")),
     ("rocket-nn", Path("results/cnc")),
 )
-INTRODUCTION = """The zoo's `vibration` judges by random convolutions over all axes in units of how the normals at hand
-vary (`own machine`) and by what tells the bad runs of other operations from their good ones in the same description
-(`taught`, and `own taught` in units of the normals at hand, too). Left out: the operations of M01 in four parts,
-everything learned from the others, and judged as they are and as one more made-up machine might have measured them
-(random response over frequency, axes turned into each other, noise). `+ 3 machines`: every task taught on three other
-such machines besides; `injected`: by faults injected into good runs in place of the bad runs, `both`: beside them. `machine` is in units of the deviation within training tasks, `fixed` are level, movement, power
-and form of the spectrum, `general` those of the model `series`; `ridge 1` marks a first projection, `untrained` weights
-and priors as they are made. Made-up machines came after a model without them had been tested on M02 and fell short
-there; they and the kinds were chosen by these tables alone. Then the test: one model a fold, made once (nothing in it
-is drawn at random but the supports it learns from and the machines), five trainings of `support-distance`, one of the
-random convolutions with their nearest normal. Per cent at the calibrated threshold; operations count alike.
+INTRODUCTION = """The zoo's `vibration` judges by random convolutions over all axes in units of how the normals at
+hand vary (`own machine`) and by what tells the bad runs of other operations from their good ones in the same
+description (`taught`, and `own taught` in units of the normals at hand, too). Left out: the operations of M01 in four
+parts, everything learned from the others, and judged as they are and as one more made-up machine might have measured
+them (random response over frequency, axes turned into each other, noise). `+ 3 machines`: every task taught on three
+other such machines besides; `injected`: by faults injected into good runs in place of the bad runs, `both`: beside
+them. `machine` is in units of the deviation within training tasks, `fixed` are level, movement, power and form of the
+spectrum, `general` those of the model `series`; `ridge 1` marks a first projection, `untrained` weights and priors as
+they are made. Made-up machines came after a model without them had been tested on M02 and fell short there; they and
+the kinds were chosen by these tables alone. Then the test: one model a fold, made once (nothing in it is drawn at
+random but the supports it learns from and the machines), five trainings of `support-distance`, one of the random
+convolutions with their nearest normal. Per cent at the calibrated threshold; operations count alike.
 """
 METRICS = ("accuracy", "auroc", "f1", "false_alarms", "misses")
 FIXED = ("level", "movement", "power", "spectrum")

@@ -51,7 +51,7 @@ def look(make: object, model: str = "series", rate: float | None = ASKED) -> tup
 
 @pytest.mark.parametrize(("model", "named"), [("periodic", 0.15), ("series", 0.15)])
 def test_known_kinds_of_series_raise_no_warning_and_seldom_an_odd_normal(model: str, named: float) -> None:
-    """named: one of 8 at most, of what docs/detector.md states to be one in thirty or fewer."""
+    """named: one of 8 at most, of what docs/detector.md states to be one in twenty or fewer."""
     warned, odd, alarms = look(known, model)
     assert warned <= 0.15
     assert odd <= named
@@ -94,7 +94,7 @@ def odd_normals() -> Iterator[ModuleType]:
         sys.path.remove(folder)
 
 
-STATED = 1 / 30
+STATED = 1 / 20
 """Of docs/detector.md: the share of supports of one kind in which the model `series` names a normal."""
 
 
