@@ -170,13 +170,13 @@ def run_classical(dataset: SeriesDataset, methods: Iterable[str], sizes: Sequenc
 
 @torch.no_grad()
 def judge_learned(learned: Learned, episode: Episode, seen: Sequence[str]) -> Judged:
-    """At the calibrated threshold and at asked false-alarm rates."""
+    """At the calibrated threshold and at target false-alarm rates."""
     point, kinds = learned.calibration.at(episode.size), learned.learner.names
     shown = show(select(episode, seen, kinds), kinds, find_projected(learned.learner))
     logits = learned.learner.score(shown.observed)[0]
     scores = (point.slope * (logits.double() - point.threshold)).numpy()
-    asked = {f"rate {rate:g}": scores - learned.calibration.threshold(episode.size, rate) for rate in RATES}
-    return to_judged(episode, {"calibrated": scores, **asked})
+    targets = {f"rate {rate:g}": scores - learned.calibration.threshold(episode.size, rate) for rate in RATES}
+    return to_judged(episode, {"calibrated": scores, **targets})
 
 
 def to_judged(episode: Episode, scores: dict[str, Scores]) -> Judged:
@@ -362,7 +362,9 @@ def by_split(rows: Sequence[dict[str, Any]]) -> Table:
 
 
 def rates(rows: Sequence[dict[str, Any]]) -> Table:
-    table = Table("asked", "K", "mean", "10 % of the datasets below", "10 % above", title="Realised false alarms")
+    table = Table(
+        "target", "K", "observed", "10 % of the datasets below", "10 % above", title="Observed rates of false alarms"
+    )
     for rate in RATES:
         for size in (2, 5, 10, 20):
             found = [row for row in rows if row["form"] in FORMS and row["threshold"] == f"rate {rate:g}"]
