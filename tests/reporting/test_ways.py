@@ -13,6 +13,7 @@ from fewone.reporting.markdown import render_markdown
 from fewone.reporting.page import build_report, render_html
 from fewone.reporting.seed_averages import collect
 from fewone.reporting.tables import Cell, build_paper_tables
+from fewone.reporting.ways import follows_authors
 from fewone.results import (
     Cosine,
     Interval,
@@ -166,3 +167,13 @@ def test_the_tables_of_the_docs_leave_out_what_was_not_run_and_count_it(tmp_path
     assert "miniimagenet, K" not in markdown and "Reptile" not in markdown
     assert "| Main results (the paper's Table 1) | 112 | 84 | 1 |" in markdown
     assert "| all | 694 | 616 | 2 |" in markdown
+
+
+def test_turned_training_digits_are_no_way_of_the_authors(tmp_path: Path) -> None:
+    last = {"norm": "support", "norm_place": "last", "halving": "ceil"}
+    plain = judge("oc-maml", 0.9, "mt-mnist/0", units=1, network=last)
+    turned = judge("oc-maml", 0.97, "mt-mnist/0", units=1, network=last, training={"augmentation": ("affine",)})
+    for row, alike in ((plain, True), (turned, False)):
+        write_records(tmp_path / str(alike), row)
+        (average,) = collect(tmp_path / str(alike)).single
+        assert follows_authors(average) is alike

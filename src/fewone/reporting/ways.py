@@ -65,8 +65,11 @@ def follows_authors(average: SeedAverage) -> bool:
     """Whether everything in which the authors' program differs from the paper's words is switched on.
 
     The place of the norm and the pooling of odd maps may be either: the program is followed with both, or with neither.
+    Its training examples are as they are, never turned or cropped.
     """
     learner, dataset = average.learner, average.dataset
+    if average.shown_at("training.augmentation"):
+        return False
     wanted, found = [], []
     if learner in QUERY_NORMED and average.normed:
         wanted.append(True)
