@@ -18,7 +18,7 @@ from fewone.episodes import InputScaling
 from fewone.errors import FewoneError
 from fewone.learners import LEARNERS
 from fewone.networks import NetworkSettings
-from fewone.onnx_export import export_onnx
+from fewone.onnx_export import _is_the_same, export_onnx
 
 
 def make_card(algorithm: str, shape: tuple[int, ...], preparation: InputScaling, norm: str) -> ModelSpec:
@@ -95,3 +95,13 @@ def test_pictures_are_exported_with_their_network(tmp_path: Path) -> None:
     np.testing.assert_allclose(
         session.run(["score_samples"], {"values": given})[0], detector.score_samples(pictures[2:]), rtol=1e-5, atol=1e-5
     )
+
+
+def test_a_file_whose_scores_differ_is_refused_but_for_single_ties() -> None:
+    same, tie = np.full(20, 1e-7), np.full(20, 1e-7)
+    tie[3] = 5e-4
+    assert _is_the_same(same) and _is_the_same(tie)
+    wrong = np.full(20, 2e-5)
+    far, missing, many = same.copy(), same.copy(), same.copy()
+    far[3], missing[3], many[:6] = 2e-3, np.nan, 5e-4
+    assert not any(map(_is_the_same, (wrong, far, missing, many)))
