@@ -5,10 +5,13 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -51,6 +54,17 @@ def require_real() -> Callable[[str], tuple[Path, ...]]:
         return default_data_dirs()
 
     return require
+
+
+@pytest.fixture(scope="module")
+def import_program() -> Iterator[Callable[[str], ModuleType]]:
+    """Imports a program of benchmarks/ as it is when it runs, beside the others there."""
+    folder = str(Path(__file__).parents[1] / "benchmarks")
+    sys.path.insert(0, folder)
+    try:
+        yield import_module
+    finally:
+        sys.path.remove(folder)
 
 
 @pytest.fixture(scope="session")

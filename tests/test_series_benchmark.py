@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -16,16 +14,8 @@ from fewone.datasets.ucr import SeriesDataset
 
 
 @pytest.fixture(scope="module")
-def series() -> Iterator[ModuleType]:
-    """The program, imported as it is run."""
-    folder = str(Path(__file__).parents[1] / "benchmarks")
-    sys.path.insert(0, folder)
-    try:
-        import series as program
-
-        yield program
-    finally:
-        sys.path.remove(folder)
+def series(import_program: Callable[[str], ModuleType]) -> ModuleType:
+    return import_program("series")
 
 
 def make_dataset(name: str) -> SeriesDataset:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
 from types import ModuleType
 
 import numpy as np
@@ -82,16 +80,8 @@ def test_an_innocent_normal_is_named_odd_in_one_support_of_fifty() -> None:
 
 
 @pytest.fixture(scope="module")
-def odd_normals() -> Iterator[ModuleType]:
-    """The program benchmarks/odd_normals.py, imported as it is run."""
-    folder = str(Path(__file__).parents[2] / "benchmarks")
-    sys.path.insert(0, folder)
-    try:
-        import odd_normals as program
-
-        yield program
-    finally:
-        sys.path.remove(folder)
+def odd_normals(import_program: Callable[[str], ModuleType]) -> ModuleType:
+    return import_program("odd_normals")
 
 
 STATED = 1 / 20

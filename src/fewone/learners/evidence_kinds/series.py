@@ -497,7 +497,13 @@ SERIES_KINDS = {
     "rivals": EvidenceKind("which local pattern fits best", "rivals", compare_first),
 }
 IN_UNITS = {
-    **{"raw": 0, "power": 0, "spectrum": 1, "level": 0, "statistics": 1, "texture": 0, "movement": 0},
+    "raw": 0,
+    "power": 0,
+    "spectrum": 1,
+    "level": 0,
+    "statistics": 1,
+    "texture": 0,
+    "movement": 0,
     "rivals": 0,
 }
 """Kinds that are one feature of their view; each is there in units of how the normals vary in it, too."""
