@@ -10,6 +10,7 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
+from numpy.typing import NDArray
 
 import fewone
 from fewone.calibration import CalibrationMap, CalibrationPoint, NormalQuantiles
@@ -201,3 +202,27 @@ def test_real_good_runs_cut_into_few_or_many_windows_keep_the_rate(
             alarms[joined] += [judge_recording(scorer, logits).decision < 0 for logits in recordings]
     for joined, found in alarms.items():
         assert np.mean(found) <= 0.2, joined
+
+
+def test_among_more_windows_an_event_must_be_farther_outside_as_the_docs_say() -> None:
+    random = np.random.default_rng(0)
+
+    def draw(count: int) -> NDArray[np.float64]:
+        phases = random.uniform(0, 1, (count, 1))
+        clean: NDArray[np.float64] = np.sin(2 * np.pi * (4 * np.arange(128) / 128 + phases))
+        return clean + random.normal(0, 0.1, (count, 128))
+
+    detector = fewone.load("series", false_alarm_rate=0.05).fit(draw(10))
+
+    def judge(count: int, gain: float) -> tuple[bool, bool]:
+        """Whether the recording is anomalous without and with one window of another swing."""
+        values = draw(count)
+        changed = values.copy()
+        changed[count // 2] *= gain
+        one = np.zeros(count)
+        verdicts = [detector.judge_recordings(each, one)[0] for each in (values, changed)]
+        return verdicts[0].decision < 0, verdicts[1].decision < 0
+
+    assert judge(23, 10.0) == judge(500, 10.0) == (False, True)
+    assert judge(5000, 10.0) == (False, False)
+    assert judge(5000, 30.0) == judge(5000, 0.0) == (False, True)
